@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from alerts.event import FindingEvent
 from alerts.incidents.judged import is_condition
+from rules.vocabulary.conditions import UNREACHABLE
 from rules.vocabulary.slices import LOGIN_REFUSED
 
 Key = tuple[Any, ...]
@@ -46,7 +47,7 @@ _ACCESS: Final = LOGIN_REFUSED | {
     "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
 }  # fmt: skip
 """One right that was taken away is one fact, whoever is refused for want of it and whatever that is called."""
-_NAMES: Final = ("writer", "host", "process", "group", "transactional_id")
+_NAMES: Final = ("writer", "host", "process", "group", "transactional_id", "run")
 
 
 def is_of_the_cluster(event: FindingEvent) -> bool:
@@ -94,7 +95,10 @@ def _committed(event: FindingEvent) -> Iterator[Key]:
 
 
 def _what(event: FindingEvent) -> Iterator[str]:
-    """Which settings are unsafe: one that was made so is told, whatever others are."""
+    """Which settings are unsafe: one that was made so is told, whatever others are. And for which run alone a cluster
+    is away."""
+    if event.anomaly == UNREACHABLE and "run" in event.evidence:
+        yield event.evidence["run"]
     if event.anomaly == "unsafe-config":
         if "process" in event.evidence:
             yield from sorted(event.evidence.keys() - {"process"})

@@ -5,7 +5,7 @@ A partition tells that such a condition holds as it sees it (`holds`), again whi
 not repeated for `FORGOTTEN` is no longer its word: its topic may be gone.
 
 What opens while `cluster-unreachable`, `under-min-isr` or `throttled` is open, and waits on the cluster (`waits`), says
-so by `implied_by`.
+so by `implied_by`; the first of them may be open for one `run` alone.
 
 State: the open conditions, each with the partitions that see it.
 """
@@ -81,14 +81,17 @@ def _order(entry: tuple[dict[str, Any], dict[str, Any]]) -> tuple[int, int, bool
 
 
 def _opened(known: Open, fact: dict[str, Any], about: dict[str, Any]) -> dict[str, Any]:
-    cluster = fact["cluster"]
+    cluster, run = fact["cluster"], about.get("run", "")
     causes = [
-        name for name in EXPLAIN_WHAT_WAITS if f"{cluster}|{name}" in known and about["anomaly"] in waits_on(name)
+        cause_id(name, cluster, of)
+        for name in EXPLAIN_WHAT_WAITS
+        for of in ("", run)
+        if "|".join((cluster, name, *filter(None, (of,)))) in known and about["anomaly"] in waits_on(name)
     ]
     waits = about.get("waits", False) and bool(causes)
     return {
         "cluster": cluster, "anomaly": about["anomaly"], "subject": about["subject"], "opened": fact["at"],
-        "implied_by": cause_id(causes[0], cluster) if waits else None, "seen_by": {}, "places": 1,
+        "implied_by": causes[0] if waits else None, "seen_by": {}, "places": 1,
     }  # fmt: skip
 
 

@@ -103,11 +103,11 @@ def fold(own: Late, passage: Passage) -> None:
     kept = []
     for (kind, number), one in held.items():
         since, told = known.pop((kind, number), (one.since, -1))
-        if told < 0 and one.hold == "operation" and report.outages.undecided(EVIDENCE_LATE, now):
+        if told < 0 and one.hold == "operation" and report.outages.undecided(EVIDENCE_LATE, now, _run(state, number)):
             continue
         if told < 0 or now - told >= AGAIN:
             told = now
-            _tell("holds", (kind, number), one, now, report)
+            _tell("holds", (kind, number), one, now, report, _run(state, number))
         kept.append([kind, number, since, told])
     for (kind, number), (since, _) in known.items():
         _tell("ended", (kind, number), _Held(since, "operation", "", {}), now, report)
@@ -190,13 +190,22 @@ def _seconds(micros: int) -> int:
     return round(micros / 1e6)
 
 
-def _tell(kind: Literal["holds", "ended"], subject: tuple[str, int], one: _Held, at: int, report: Report) -> None:
+def _run(state: State, number: int) -> str:
+    """The run of a process."""
+    process = state.processes.get(number)
+    return process.run if process is not None else ""
+
+
+def _tell(
+    kind: Literal["holds", "ended"], subject: tuple[str, int], one: _Held, at: int, report: Report, run: str = ""
+) -> None:  # fmt: skip
     evidence = {**one.evidence, "hold": one.hold} if kind == "holds" else {subject[0]: subject[1]}
     told = {
         "anomaly": EVIDENCE_LATE,
         "subject": list(subject),
         "decidable": min(one.since + LATE, at) if kind == "holds" else at,
         "waits": one.hold == "operation",
+        "run": run,
         "message": one.message,
         "evidence": {**evidence, "since": one.since, "behind_s": round((at - one.since) / 1e6, 3)},
     }

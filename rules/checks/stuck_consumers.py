@@ -243,10 +243,15 @@ def _open(walk: Walk, at: Ints, ticks: range, tell: Callable[[int, bool], None],
             break
         tell(t, True)
     if key in walk.state.open_conditions:
-        until = report.explained_until(NAME, key)
+        until = report.explained_until(NAME, key, _run(walk))
         t = max(ticks.start, int(at.searchsorted(until)))
         if t < ticks.stop:
             tell(t, True)
+
+
+def _run(walk: Walk) -> str:
+    process = walk.state.processes.get(walk.process)
+    return process.run if process is not None else ""
 
 
 def _tell_at(
@@ -254,7 +259,8 @@ def _tell_at(
 ) -> None:  # fmt: skip
     spell = next((s for first, last, s in bounds if first <= t < last), None)
     evidence: dict[str, Any] = dict(spell.evidence) if spell else {"process": walk.process}
-    message = f"{walk.name} has not moved from offset {evidence.get('position')}" + (
+    of = f" of run {_run(walk)}" if report.outages.alone and _run(walk) else ""
+    message = f"{walk.name}{of} has not moved from offset {evidence.get('position')}" + (
         ", and no watermark can be read" if evidence.get("why") == "blind" else ", and there is more to read"
     )
     if spell and walk.failed >= evidence["moved"]:

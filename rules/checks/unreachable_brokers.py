@@ -9,8 +9,8 @@ is told by the observer, which asks each second, whatever the traffic is: rows o
 holds once nobody has been answered for so long, and the observer has asked in vain all the time, until somebody is
 answered, or no observer lives that asks.
 
-Who asked is told with it, by run: of a topic that one host alone works on, the others are not asked, and it may be that
-host's network.
+Who asked is told with it, by run. Where one run's observer asks in vain, none of that run is answered, and others are
+meanwhile, that is a condition of its own, of that run: it may be the network of its host. It explains what waits there.
 
 A cluster that is away is one condition, whatever number of partitions it has, and so is a part of it: each partition
 tells stage 2 that it holds here, and with whom (`rules.across.shared_conditions`). The brokers are those that the
@@ -20,8 +20,8 @@ what a writer waits for.
 
 It is judged tick by tick in log time. A log that is late may hold an answer, which then ends it.
 
-State: the last answer, what was asked since, the last `KEPT` spells without an answer (`REMEMBERED`), and what happened
-after the last tick.
+State: for all together and for each of `KEPT` runs the last answer, what was asked since, and the last `KEPT` spells
+without an answer (`REMEMBERED`); and what happened after the last tick.
 """
 
 from __future__ import annotations
@@ -33,25 +33,25 @@ import numpy as np
 import orjson
 
 from rules.arrays.columns import OFFSETS, OK, POLL, SEND, TXN, Columns
-from rules.arrays.intervals import EMPTY, Bools, Ints, heads, indices
+from rules.arrays.intervals import EMPTY, Bools, Ints, each, heads, indices
+from rules.checks.reachability import KEPT, RECENT, Side
 from rules.kept.check import Check, News, Passage
 from rules.kept.codec import Table, concat, take
-from rules.kept.outages import Outages
+from rules.kept.outages import Elsewhere, Outages
 from rules.kept.report import Report
 from rules.vocabulary.conditions import UNREACHABLE
 from rules.vocabulary.objectives import SECOND
 from rules.vocabulary.settings import whole
 from rules.vocabulary.slices import LOGIN_REFUSED
 
-RECENT: Final = 15 * SECOND
-"""The observer asks at least this often, a new life of it included."""
 AGAIN: Final = 60 * SECOND
 """It is told again while it lasts, so that stage 2 can forget a partition that is gone."""
-KEPT: Final = 8
 REMEMBERED: Final = 600 * SECOND
 """Far longer than what waited on the cluster goes on after it, or than an observer that lives does not ask."""
 NO_LEADER: Final = ("LEADER_NOT_AVAILABLE", "BROKER_NOT_AVAILABLE")
 WORDS: Final = ("leader", "silent", "brokers")
+KEPT_RUNS: Final = 2**20
+"""More than a step has rows of different runs."""
 
 _ANSWERED, _ASKED, _NAMED, _NOT_NAMED, _TICK = range(5)
 """What happened: somebody was answered, the observer was not, it named brokers that do not answer, or none any more."""
@@ -59,51 +59,50 @@ _ANSWERED, _ASKED, _NAMED, _NOT_NAMED, _TICK = range(5)
 
 @dataclass(slots=True)
 class Answers(Table):
-    """When the leader answered, in the order of time, the last answer of each second: not before `since`, and by
-    `at`."""
+    """When the leader answered somebody of a run (its number in `Reach.runs`), in the order of time, the last answer of
+    each second: not before `since`, and by `at`."""
 
     at: Ints = field(default_factory=lambda: EMPTY)
     since: Ints = field(default_factory=lambda: EMPTY)
+    run: Ints = field(default_factory=lambda: EMPTY)
 
 
 @dataclass(slots=True)
 class Reach:
-    """`answered`: when the leader answered last; `asked`, `unanswered`: when the first and the newest of the observer's
-    requests since then were invoked and given up, `asker`: which observer's, `words`: what it said then; `runs`: whose
-    observers have asked in vain since, at most `KEPT`; `opened`: when the cluster was called away, `told` when last. -1
-    where there is none. `spells` and `elsewhere`: see `rules.kept.outages`; the last of `elsewhere` has no end while
-    the observer names a broker that does not answer. `answers` and `waiting` ([time, what happened, invoked, asker,
-    words]) are those after the last tick."""
+    """`whole`: of all together; `alone`: of each run, at most `KEPT`. `answers` and `waiting` ([time, what happened,
+    invoked, asker, words]) are those after the last tick; `runs`: the names of the runs that they are of."""
 
-    answered: int = -1
-    asked: int = -1
-    unanswered: int = -1
-    asker: int = -1
-    opened: int = -1
-    told: int = -1
-    words: dict[str, str] = field(default_factory=dict)
+    whole: Side = field(default_factory=Side)
+    alone: dict[str, Side] = field(default_factory=dict, metadata={"of": Side})
     runs: list[str] = field(default_factory=list)
-    spells: list[list[int]] = field(default_factory=list)
-    elsewhere: list[list[int]] = field(default_factory=list)
     answers: Answers = field(default_factory=Answers)
     waiting: list[list[Any]] = field(default_factory=list)
+
+    def of(self, run: str) -> Side:
+        """That of a run; where there are too many, the one that was answered longest ago makes room."""
+        if run not in self.alone:
+            if len(self.alone) >= KEPT:
+                del self.alone[min(self.alone, key=lambda name: self.alone[name].answered)]
+            self.alone[run] = Side()
+        return self.alone[run]
 
 
 def arrive(own: Reach, new: News) -> None:
     """Take in who was answered and who was not."""
     columns = new.columns
     told, silent = _questions(columns, new.fresh)
-    own.answers = _seconds(concat(own.answers, _answers(columns, new.fresh, told)))
+    own.answers = _seconds(concat(own.answers, _answers(own, columns, new.fresh, told)))
     for row in silent.tolist():
         words = _words(columns, row) | {name: columns.table[name][row].as_py() for name in ("error", "run")}
         invoked, asker = int(columns.invoked[row]), int(columns.process[row])
         own.waiting.append([int(columns.completed[row]), _ASKED, invoked, asker, words])
-    if own.waiting or own.elsewhere or columns.tells("settings"):
+    elsewhere = any(side.elsewhere for side in own.alone.values())
+    if own.waiting or elsewhere or columns.tells("settings"):
         for row in indices(told).tolist():
             named = _words(columns, row)
-            if named or own.waiting or own.elsewhere:
-                kind = _NAMED if "silent" in named else _NOT_NAMED
-                own.waiting.append([int(columns.completed[row]), kind, int(columns.invoked[row]), -1, {}])
+            if named or own.waiting or elsewhere:
+                kind, run = _NAMED if "silent" in named else _NOT_NAMED, columns.table["run"][row].as_py()
+                own.waiting.append([int(columns.completed[row]), kind, int(columns.invoked[row]), -1, {"run": run}])
     new.report.outages = _outages(own, new.report)
 
 
@@ -112,41 +111,61 @@ def fold(own: Reach, passage: Passage) -> None:
     end = passage.end
     ripe = int(own.answers.at.searchsorted(end, side="right"))
     answers, own.answers = take(own.answers, slice(ripe)), take(own.answers, slice(ripe, None))
-    if own.unanswered < 0 and not own.waiting:
-        own.answered = max([own.answered, *answers.since.tolist()])
+    if not own.waiting and all(side.unanswered < 0 for side in (own.whole, *own.alone.values())):
+        for run in each(answers.run):
+            latest = int(answers.since[answers.run == run].max())
+            for side in (own.whole, own.of(own.runs[run])):
+                side.answered = max(side.answered, latest)
     else:
-        told = zip(answers.at.tolist(), answers.since.tolist(), strict=True)
-        events = [[time, _ANSWERED, since, -1, {}] for time, since in told]
+        told = zip(answers.at.tolist(), answers.since.tolist(), answers.run.tolist(), strict=True)
+        events = [[time, _ANSWERED, since, -1, {"run": own.runs[run]}] for time, since, run in told]
         events += [event for event in own.waiting if event[0] <= end]
         events += [[time, _TICK, time, -1, {}] for time in passage.at.tolist()]
         own.waiting = [event for event in own.waiting if event[0] > end]
-        for time, kind, invoked, asker, words in sorted(events, key=lambda event: event[:4]):
-            if kind == _ANSWERED:
-                _answer(own, invoked, time, passage.report)
-            elif kind == _ASKED:
-                _ask(own, time, invoked, asker, words)
-            elif kind == _TICK:
-                _tick(own, time, passage.report)
-            else:
-                _name(own, time, invoked, kind == _NAMED, passage.report)
-    if own.spells or own.elsewhere:
-        own.spells = [spell for spell in own.spells if spell[2] >= end - REMEMBERED]
-        own.elsewhere = [spell for spell in own.elsewhere if spell[2] < 0 or spell[2] >= end - REMEMBERED]
+        for event in sorted(events, key=lambda event: event[:4]):
+            _follow(own, event, passage.report)
+    for side in (own.whole, *own.alone.values()):
+        side.forget(end - REMEMBERED)
+    if not len(own.answers):
+        own.runs = []
     passage.report.outages = _outages(own, passage.report)
 
 
+def _follow(own: Reach, event: list[Any], report: Report) -> None:
+    time, kind, invoked, asker, words = event
+    if kind == _TICK:
+        for run in ("", *own.alone):
+            _tick(own, run, time, report)
+        return
+    run = words.get("run") or ""
+    for name, side in (("", own.whole), (run, own.of(run))):
+        if kind == _ANSWERED:
+            if side.answers(invoked):
+                _end(own, name, time, report)
+            side.answer(invoked, time)
+        elif kind == _ASKED:
+            side.ask(time, invoked, asker, words)
+        else:
+            side.name(time, invoked, kind == _NAMED, report.objectives.liveness)
+
+
 def _outages(own: Reach, report: Report) -> Outages:
-    now = [[_since(own), own.opened, -1]] if own.unanswered >= 0 else []
-    return Outages(report.place.cluster, report.objectives, own.spells + now, own.elsewhere)
+    alone = (
+        {run: Elsewhere(side.all_spells, side.elsewhere) for run, side in own.alone.items()}
+        if len(own.alone) > 1
+        else {}
+    )
+    return Outages(report.place.cluster, report.objectives, own.whole.all_spells, own.whole.elsewhere, alone=alone)
 
 
 def _seconds(answers: Answers) -> Answers:
-    """The last of each second, ascending; what is known of any other in that second is known of it."""
+    """The last of each second and run, ascending; what is known of any other in that second is known of it."""
     if len(answers) < 2:
         return answers
-    answers = take(answers, answers.at.argsort(kind="stable"))
-    first = heads(answers.at // SECOND)
-    return Answers(np.maximum.reduceat(answers.at, first), np.maximum.reduceat(answers.since, first))
+    answers = take(answers, np.lexsort((answers.at, answers.run, answers.at // SECOND)))
+    first = heads(answers.at // SECOND * KEPT_RUNS + answers.run)
+    at, since = np.maximum.reduceat(answers.at, first), np.maximum.reduceat(answers.since, first)
+    return Answers(at, since, answers.run[first])
 
 
 def _words(columns: Columns, row: int) -> dict[str, str]:
@@ -171,7 +190,7 @@ def _questions(columns: Columns, fresh: Bools) -> tuple[Bools, Ints]:
     return told, np.array(silent, np.int64)
 
 
-def _answers(columns: Columns, fresh: Bools, told: Bools) -> Answers:
+def _answers(own: Reach, columns: Columns, fresh: Bools, told: Bools) -> Answers:
     """When the leader is known to have answered. An operation over several partitions ends with the last of them, and a
     question of several parts with the last of these: it answered at some time in between."""
     ok = columns.type == OK
@@ -179,80 +198,76 @@ def _answers(columns: Columns, fresh: Bools, told: Bools) -> Answers:
     some_time = told | (fresh & columns.where(SEND, TXN) & ok)
     rows = indices(at_once | some_time)
     since = np.where(at_once[rows], columns.completed[rows], columns.invoked[rows])
-    return Answers(columns.completed[rows], since)
+    return Answers(columns.completed[rows], since, _runs(own, columns, rows))
 
 
-def _ask(own: Reach, time: int, invoked: int, asker: int, words: dict[str, str]) -> None:
-    """The observer asked, and gave up."""
-    if time <= own.answered:
-        return
-    if own.asked < 0:
-        own.asked = invoked
-    own.unanswered, own.asker, own.words = max(own.unanswered, time), asker, words
-    run = words.get("run")
-    if run and run not in own.runs:
-        own.runs = sorted([*own.runs, run])[:KEPT]
+def _runs(own: Reach, columns: Columns, rows: Ints) -> Ints:
+    """The numbers of the rows' runs."""
+    if not len(rows):
+        return EMPTY
+    told = columns.table["run"].take(rows).combine_chunks().dictionary_encode()
+    names = told.dictionary.to_pylist()
+    for name in names:
+        if name not in own.runs:
+            own.runs.append(name)
+    numbers = np.array([own.runs.index(name) for name in names])
+    return np.asarray(numbers[told.indices.to_numpy()], np.int64)
 
 
-def _answer(own: Reach, since: int, time: int, report: Report) -> None:
-    """Somebody was answered, at the earliest at `since`, at the latest at `time`."""
-    if since <= own.answered:
-        return
-    within = own.asked >= 0 and since > own.asked
-    if own.asked < 0 or within:
-        _end(own, time, report)
-    own.answered = time if within else since
+def _side(own: Reach, run: str) -> Side:
+    return own.alone[run] if run else own.whole
 
 
-def _tick(own: Reach, time: int, report: Report) -> None:
+def _tick(own: Reach, run: str, time: int, report: Report) -> None:
     """All of this is known through the tick."""
-    since, liveness = _since(own), report.objectives.liveness
-    if own.unanswered >= 0 and time - own.unanswered > (REMEMBERED if _lives(own, report) else liveness + RECENT):
-        _end(own, time, report)  # nobody asks any more: nothing is known of what would come back
-    if own.unanswered < 0:
+    side, liveness = _side(own, run), report.objectives.liveness
+    if side.unanswered < 0:
         return
-    if own.opened < 0 and time - since >= liveness and time - own.unanswered <= RECENT:
-        own.opened = time
-    if own.opened >= 0 and (own.told < 0 or time - own.told >= AGAIN):
-        own.told = time
-        _tell(own, "holds", since + liveness, time, report)
+    if time - side.unanswered > (REMEMBERED if _lives(side, report) else liveness + RECENT):
+        _end(own, run, time, report)  # nobody asks any more: nothing is known of what would come back
+        return
+    due = time - side.since >= liveness and time - side.unanswered <= RECENT
+    if side.opened < 0 and due and (not run or own.whole.opened >= 0 or _others_are_answered(own, time)):
+        side.opened = time
+    if (
+        side.opened >= 0
+        and (side.told < 0 or time - side.told >= AGAIN)
+        and (not run or _stands_alone(own, side, time))
+    ):
+        side.told = time
+        _tell(own, run, "holds", side.since + liveness, time, report)
 
 
-def _lives(own: Reach, report: Report) -> bool:
+def _others_are_answered(own: Reach, time: int) -> bool:
+    """Is somebody answered, whoever else is not?"""
+    return time - own.whole.answered <= RECENT
+
+
+def _stands_alone(own: Reach, side: Side, time: int) -> bool:
+    """Is it told of a run by itself? Where nobody at all is answered, that is told of all together."""
+    return side.told >= 0 or (own.whole.opened < 0 and _others_are_answered(own, time))
+
+
+def _lives(side: Side, report: Report) -> bool:
     """Does the observer live that asked last? It may not have come to asking again."""
-    process = report.state.processes.get(own.asker)
+    process = report.state.processes.get(side.asker)
     return process is not None and not process.complete
 
 
-def _name(own: Reach, time: int, invoked: int, silent: bool, report: Report) -> None:
-    """The observer, which this partition's leader answered, named brokers that do not answer, or none."""
-    going_on = bool(own.elsewhere) and own.elsewhere[-1][2] < 0
-    if silent and not going_on:
-        own.elsewhere = [*own.elsewhere, [invoked, invoked + report.objectives.liveness, -1]][-KEPT:]
-    elif going_on and not silent:
-        since, opened, _ = own.elsewhere[-1]
-        own.elsewhere[-1] = [since, opened if opened <= time else -1, time]
-
-
-def _since(own: Reach) -> int:
-    """Since when nobody has been answered, as far as somebody asked."""
-    return own.answered if 0 <= own.asked <= own.answered + RECENT else own.asked
-
-
-def _end(own: Reach, time: int, report: Report) -> None:
-    if own.unanswered < 0:
+def _end(own: Reach, run: str, time: int, report: Report) -> None:
+    side = _side(own, run)
+    if side.unanswered < 0:
         return
-    ended = max(time, own.opened)
-    if own.opened >= 0:
-        _tell(own, "ended", ended, ended, report)
-    own.spells = [*own.spells, [_since(own), own.opened, ended]][-KEPT:]
-    own.asked = own.unanswered = own.asker = own.opened = own.told = -1
-    own.words, own.runs = {}, []
+    ended = max(time, side.opened)
+    if side.told >= 0:
+        _tell(own, run, "ended", ended, ended, report)
+    side.end(ended)
 
 
-def _tell(own: Reach, kind: Any, decidable: int, at: int, report: Report) -> None:
-    silent, brokers = (_numbers(own.words.get(name, "")) for name in ("silent", "brokers"))
-    seconds = f"{(at - _since(own)) / 1e6:.0f} s"
+def _tell(own: Reach, run: str, kind: Any, decidable: int, at: int, report: Report) -> None:
+    side = _side(own, run)
+    silent, brokers = (_numbers(side.words.get(name, "")) for name in ("silent", "brokers"))
+    seconds = f"{(at - side.since) / 1e6:.0f} s"
     whole = silent == brokers
     if not silent:
         whom = f"the leader of partition {report.place.partition} of {report.state.topic}"
@@ -260,21 +275,28 @@ def _tell(own: Reach, kind: Any, decidable: int, at: int, report: Report) -> Non
         whom = f"any broker ({', '.join(map(str, brokers))})"
     else:
         whom = f"broker {', '.join(map(str, silent))} (of {', '.join(map(str, brokers))})"
-    error = own.words.get("error")
+    error = side.words.get("error")
     why = f"; the login is refused ({error})" if error in LOGIN_REFUSED else ""
+    others = sorted(name for name, one in own.alone.items() if run and at - one.answered <= RECENT and name != run)
+    if run:
+        message = f"no request of run {run} to {whom} has been answered for {seconds}{why}"
+        message += f", those of run {', '.join(others)} are" if others else ""
+    else:
+        message = f"no request to {whom} has been answered for {seconds}{why} (asked by run {', '.join(side.runs)})"
     told = {
         "anomaly": UNREACHABLE,
-        "subject": [],
+        "subject": [run] if run else [],
         "decidable": decidable,
-        "message": f"no request to {whom} has been answered for {seconds}{why} (asked by run {', '.join(own.runs)})",
+        "message": message,
         "evidence": {
             "brokers": silent,
             "known_brokers": brokers,
-            "whole_cluster": whole and bool(silent),
-            "since": _since(own),
+            "whole_cluster": whole and bool(silent) and not run,
+            "since": side.since,
             "error": error,
-            "runs": own.runs,
-        },
+            "runs": side.runs,
+        }
+        | ({"run": run, "answered": others} if run else {}),
     }
     report.facts.add(kind, np.array([at]), about=[orjson.dumps(told).decode()])
 

@@ -35,10 +35,18 @@ _TOLD_ONCE: Final = frozenset({"stuck-close"})
 """Conditions that a single row tells: they do not wait for a decision."""
 
 
-def cause_id(anomaly: str, cluster: str) -> str:
+def cause_id(anomaly: str, cluster: str, run: str = "") -> str:
     """The id of the finding of a cluster that explains what waits: that it, or a part of it, is away, or accepts
-    nothing."""
-    return identity(anomaly, cluster, "", -1, ())
+    nothing; or that it is away for one run alone."""
+    return identity(anomaly, cluster, "", -1, (run,) if run else ())
+
+
+@dataclass(slots=True)
+class Elsewhere:
+    """The `spells` and the `elsewhere` of one run: see `Outages`."""
+
+    spells: list[list[int]] = field(default_factory=list)
+    elsewhere: list[list[int]] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -46,7 +54,8 @@ class Outages:
     """`spells`: [since, opened, ended] of the times in which somebody asked and nobody was answered: since the last
     answer, called away since, answered again; -1 for not, or not yet. `elsewhere`: the same of any broker. `few`: since
     too few replicas were in sync, told since, enough again. `throttled`: since when brokers held answers back for long,
-    told since, no longer."""
+    told since, no longer. `alone`: by run, where there are several, those of its own, in which nobody of it was
+    answered, whoever else was."""
 
     cluster: str = ""
     objectives: Objectives = field(default_factory=Objectives)
@@ -54,34 +63,37 @@ class Outages:
     elsewhere: list[list[int]] = field(default_factory=list)
     few: list[list[int]] = field(default_factory=list)
     throttled: list[list[int]] = field(default_factory=list)
+    alone: dict[str, Elsewhere] = field(default_factory=dict)
 
-    def undecided(self, name: str, at: int) -> bool:
+    def undecided(self, name: str, at: int, run: str = "") -> bool:
         """Does a condition that is due at `at` wait, because the cluster may be away?"""
         if name in _TOLD_ONCE:
             return False
         first = self._first(name)
         return any(
-            spell[0] + first <= at < (spell[1] if spell[1] >= 0 else self._over(spell)) for spell in self._of(name)
+            spell[0] + first <= at < (spell[1] if spell[1] >= 0 else self._over(spell)) for spell in self._of(name, run)
         )
 
-    def cause(self, name: str, since: int) -> str | None:
+    def cause(self, name: str, since: int, run: str = "") -> str | None:
         """The id of the finding that explains a condition that has held since then, if one does."""
-        spell = self._spell(name, since)
+        spell = self._spell(name, since, run)
         if spell is None:
             return None
+        if any(one is spell for one in self._of_run(name, run)):
+            return cause_id(UNREACHABLE, self.cluster, run)
         if any(one is spell for one in self.few):
             return cause_id(UNDER_MIN_ISR, self.cluster)
         throttled = any(one is spell for one in self.throttled)
         return cause_id(THROTTLED if throttled else UNREACHABLE, self.cluster)
 
-    def explained_until(self, name: str, since: int) -> int:
+    def explained_until(self, name: str, since: int, run: str = "") -> int:
         """Until when it is explained; `FOREVER` where the cluster has not answered yet, and `since` where nothing
         explains it, by what is known now. It goes on explaining where it is away again meanwhile."""
-        spell = self._spell(name, since)
+        spell = self._spell(name, since, run)
         if spell is None:
             return since
         last = _end(spell)
-        for again in sorted(self._of(name)):
+        for again in sorted(self._of(name, run)):
             if again[0] <= last + self.objectives.liveness and _end(again) - again[0] >= SLACK:
                 last = max(last, _end(again))
         return min(last + self.objectives.liveness, FOREVER)
@@ -109,19 +121,26 @@ class Outages:
         """The times in which a broker answered nobody."""
         return self.spells + self.elsewhere
 
-    def _of(self, name: str) -> list[list[int]]:
+    def _of(self, name: str, run: str) -> list[list[int]]:
         if name not in WAIT_ON_THE_CLUSTER:
             return []
         throttled = self.throttled if name in WAIT_ON_A_QUOTA else []
-        return self.spells + (self.elsewhere if name in _ELSEWHERE else []) + self.few + throttled
+        of_all = self.spells + (self.elsewhere if name in _ELSEWHERE else []) + self.few + throttled
+        return of_all + self._of_run(name, run)
+
+    def _of_run(self, name: str, run: str) -> list[list[int]]:
+        own = self.alone.get(run)
+        if own is None:
+            return []
+        return own.spells + (own.elsewhere if name in _ELSEWHERE else [])
 
     def _first(self, name: str) -> int:
         waited = self.objectives.delivery if name == "unseen" else self.objectives.liveness
         return max(waited - SLACK, 0)
 
-    def _spell(self, name: str, since: int) -> list[int] | None:
+    def _spell(self, name: str, since: int, run: str) -> list[int] | None:
         first = self._first(name)
-        for spell in self._of(name):
+        for spell in self._of(name, run):
             if spell[1] >= 0 and spell[0] + first <= since < _end(spell) + self.objectives.liveness:
                 return spell
         return None

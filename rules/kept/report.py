@@ -111,16 +111,17 @@ class Report:
         explained, where it outlasts it (`rules.kept.outages`)."""
         opened = self.state.open_conditions
         key = ":".join((name, *map(str, subject)))
+        run = self._run_of(evidence, subject)
         if message is not None and key in opened:
-            until = self.explained_until(name, key)
+            until = self.explained_until(name, key, run)
             if at < until:
                 return
             since = until
         if message is not None:
-            if not self.outages.undecided(name, at):
+            if not self.outages.undecided(name, at, run):
                 opened[key] = at if since is None else since
-                cause = self.outages.cause(name, opened[key])
-                if cause and at >= self.outages.explained_until(name, opened[key]) + SLACK:
+                cause = self.outages.cause(name, opened[key], run)
+                if cause and at >= self.outages.explained_until(name, opened[key], run) + SLACK:
                     cause = None  # told late: what explained it at first is over
                 self._note_explained(key, cause is not None)
                 self.tell(
@@ -132,13 +133,23 @@ class Report:
         elif key in opened:
             self._close(name, key, at, evidence, subject)
 
-    def explained_until(self, name: str, key: str) -> int:
-        """Until when an open condition is explained, as it was told to be; `FOREVER` where it was told to stand for
-        itself."""
+    def explained_until(self, name: str, key: str, run: str = "") -> int:
+        """Until when an open condition of a run's process is explained, as it was told to be; `FOREVER` where it was
+        told to stand for itself."""
         known = self.state
         if key not in known.explained:
             return FOREVER
-        return self.outages.explained_until(name, known.open_conditions[key])
+        return self.outages.explained_until(name, known.open_conditions[key], run)
+
+    def _run_of(self, evidence: Mapping[str, Any], subject: tuple[int | str, ...]) -> str:
+        """The run of the process that a condition is about, where one run may be cut off from what others reach: its
+        number stands in the evidence, or the subject says it; "" where there is none, or it does not matter."""
+        if not self.outages.alone or not subject:
+            return ""
+        process = self.state.processes.get(evidence.get("process", subject[0]))
+        if process is not None and process.run:
+            return process.run
+        return str(subject[0]).rpartition(" of run ")[2] if isinstance(subject[0], str) else ""
 
     def _note_explained(self, key: str, explained: bool) -> None:
         known = self.state.explained
@@ -155,7 +166,7 @@ class Report:
             Finding(
                 **self.here, anomaly=name, subject=subject, event="closed", at=at, decidable=at,
                 message=f"{name} ended after {lasted:.1f} s", evidence={**evidence, "lasted_s": round(lasted, 3)},
-                implied_by=self.outages.cause(name, since),
+                implied_by=self.outages.cause(name, since, self._run_of(evidence, subject)),
             )
         )  # fmt: skip
 

@@ -59,6 +59,7 @@ class Process:
     marked: int = -1
     first: int = -1
     name: str = ""  # how people call it: its probe's name
+    run: str = ""  # and the run that it is of
     host: int = -1  # its committer
     boot: int = -1  # of `State.boot_names`
     closes_at: int = -1  # the number of slices, once a close row or a mark has told it

@@ -184,6 +184,7 @@ def _note_settings(state: State, columns: Columns, row: int) -> None:
     told = dict(settings)
     process = state.processes[int(columns.process[row])]
     process.name, process.audits = told.get("name", ""), "audit" in told
+    process.run = columns.table["run"][row].as_py()
     writer = retrying_writers.writer_told(told)
     if writer >= 0:
         process.writer = writer

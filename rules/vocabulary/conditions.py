@@ -50,6 +50,10 @@ _REACH: Final = (
     Field("error", "str", "", "what the client said, null where it said nothing", nullable=True),
     Field("runs", "list of str", "", "the probes that asked: if these are of one host only, it may be its network"),
 )
+_CUT_OFF: Final = (
+    Field("run", "str", "", "the run that is not answered, by its name"),
+    Field("answered", "list of str", "", "the runs that are answered meanwhile"),
+)
 _REPLICAS: Final = (
     Field("broker", "int", "broker", "whose replicas they are"),
     Field("since", "int", "micros", "since when observers have told so of the first of these partitions"),
@@ -203,10 +207,18 @@ CONDITIONS: Final = (
     ),
     Anomaly(
         "cluster-unreachable", "condition", "while it lasts",
-        "No request of any probe to a broker, or to any, has been answered for the liveness objective.",
-        "the brokers, whether they are all of the cluster, when the last answer came, the error",
-        (_opened(*_REACH),),
-        (_closed(*_REACH, _PARTITIONS, when="as told last"), _closed(_PARTITIONS, when="nobody tells of it any more")),
+        "No request to a broker, or to any, has been answered for the liveness objective: of all, or of one run alone.",
+        "the brokers, whether they are all of the cluster, when the last answer came, the error; who is answered",
+        (
+            _opened(*_REACH, when="nobody is answered"),
+            _opened(*_REACH, *_CUT_OFF, subject=("run",), when="one run is not, and others are"),
+        ),
+        (
+            _closed(*_REACH, _PARTITIONS, when="as told last"),
+            _closed(*_REACH, *_CUT_OFF, _PARTITIONS, subject=("run",), when="of one run, as told last"),
+            _closed(_PARTITIONS, when="nobody tells of it any more"),
+            _closed(_PARTITIONS, subject=("run",), when="of one run, nobody tells of it any more"),
+        ),
     ),
     Anomaly(
         "stuck-consumer", "condition", "while it lasts",

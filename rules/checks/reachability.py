@@ -1,0 +1,88 @@
+"""Whether a partition's leader answers: everybody who asks it, or those of one run alone.
+
+A *side* is one of these. It is asked in vain from the first question that the observer gives up, and answered again by
+whatever only the leader can have said. What it is told of the other brokers that answer nobody stands beside it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from rules.vocabulary.objectives import SECOND
+
+RECENT = 15 * SECOND
+"""The observer asks at least this often, a new life of it included."""
+KEPT = 8
+"""Spells of a side, and runs."""
+
+
+@dataclass(slots=True)
+class Side:
+    """`answered`: when the leader answered last; `asked`, `unanswered`: when the first and the newest of the observer's
+    requests since then were invoked and given up, `asker`: which observer's, `words`: what it said then; `runs`: whose
+    observers have asked in vain since, at most `KEPT`; `opened`: when it was called away, or others were; `told` when
+    last. -1 where there is none. `spells` and `elsewhere`: see `rules.kept.outages`; the last of `elsewhere` has no end
+    while the observer names a broker that does not answer."""
+
+    answered: int = -1
+    asked: int = -1
+    unanswered: int = -1
+    asker: int = -1
+    opened: int = -1
+    told: int = -1
+    words: dict[str, str] = field(default_factory=dict)
+    runs: list[str] = field(default_factory=list)
+    spells: list[list[int]] = field(default_factory=list)
+    elsewhere: list[list[int]] = field(default_factory=list)
+
+    @property
+    def since(self) -> int:
+        """Since when it has not been answered, as far as somebody asked."""
+        return self.answered if 0 <= self.asked <= self.answered + RECENT else self.asked
+
+    @property
+    def all_spells(self) -> list[list[int]]:
+        """The spells without an answer, that which goes on included."""
+        return [*self.spells, [self.since, self.opened, -1]] if self.unanswered >= 0 else self.spells
+
+    def ask(self, time: int, invoked: int, asker: int, words: dict[str, str]) -> None:
+        """The observer asked, and gave up."""
+        if time <= self.answered:
+            return
+        if self.asked < 0:
+            self.asked = invoked
+        self.unanswered, self.asker, self.words = max(self.unanswered, time), asker, words
+        run = words.get("run")
+        if run and run not in self.runs:
+            self.runs = sorted([*self.runs, run])[:KEPT]
+
+    def answers(self, since: int) -> bool:
+        """Does an answer that came at the earliest at `since` end that it is asked in vain?"""
+        return since > self.answered and (self.asked < 0 or since > self.asked)
+
+    def answer(self, since: int, time: int) -> None:
+        """It was answered, at the earliest at `since`, at the latest at `time`; what that ends was ended before."""
+        if since > self.answered:
+            within = self.asked >= 0 and since > self.asked
+            self.answered = time if within else since
+
+    def name(self, time: int, invoked: int, silent: bool, liveness: int) -> None:
+        """The observer, which the leader answered, named brokers that do not answer, or none."""
+        going_on = bool(self.elsewhere) and self.elsewhere[-1][2] < 0
+        if silent and not going_on:
+            self.elsewhere = [*self.elsewhere, [invoked, invoked + liveness, -1]][-KEPT:]
+        elif going_on and not silent:
+            since, opened, _ = self.elsewhere[-1]
+            self.elsewhere[-1] = [since, opened if opened <= time else -1, time]
+
+    def end(self, at: int) -> None:
+        """It is asked in vain no more."""
+        self.spells = [*self.spells, [self.since, self.opened, at]][-KEPT:]
+        self.asked = self.unanswered = self.asker = self.opened = self.told = -1
+        self.words, self.runs = {}, []
+
+    def forget(self, before: int) -> None:
+        """Drop what was over before then."""
+        if self.spells or self.elsewhere:
+            self.spells = [spell for spell in self.spells if spell[2] >= before]
+            self.elsewhere = [spell for spell in self.elsewhere if spell[2] < 0 or spell[2] >= before]

@@ -1,0 +1,121 @@
+"""`cluster-unreachable` of one run: its host does not reach a broker that others do, and what waits there says so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from rules.kept.outages import cause_id
+from rules.vocabulary.finding import Finding
+from tests.rules.histories import History, Store, number
+from tests.rules.liveness_of import at_once, delayed, events, row_by_row
+from tests.rules.test_unreachable import the
+
+WEST = {name: number(name) for name in ("observer of west", "writer of west", "reader of west")}
+ALONE = cause_id("cluster-unreachable", "c", "west")
+FEEDS = pytest.mark.parametrize(
+    "fed", [row_by_row, at_once, lambda h: delayed(h, 5)], ids=["row_by_row", "at_once", "delayed"]
+)
+
+
+def side_by_side(
+    h: History,
+    seconds: int,
+    *,
+    east: bool = True,
+    west: bool = True,
+    reads: bool = False,
+    stuck: str = "writer of west",
+) -> None:
+    """The observers of two runs ask each second; whose answers do not come gives up, and asks again. A writer's sends
+    time out where its host gets none; a reader of `west` may be answered all the same."""
+    before = len(h.rows)
+    for i in range(seconds):
+        for name, fine in (("observer of east", east), ("observer of west", west)):
+            if fine:
+                h.row(name, "offsets", log_start=0, log_end=1, last_stable=1)
+            elif i % 3 == 2:
+                settings = {"leader": "3", "silent": "3", "brokers": "1,2,3"}
+                since = h.at(h.time - 2.5)
+                h.row(name, "offsets", type="info", error="_TIMED_OUT", settings=settings, invoked=since)
+        if not west and i % 10 == 9:
+            h.send(stuck, 1000 + i, 1, type="info", error="_MSG_TIMED_OUT", invoked=h.at(h.time - 9.5))
+        if reads:
+            h.poll("reader of west", [])
+        h.mark()
+        h.time += 1.0
+    for row in h.rows[before:]:
+        row.run = "west" if row.process in WEST.values() else "east"
+
+
+def born(h: History, name: str, called: str, run: str) -> None:
+    h.start(name, name=called, writer=str(number(name)), sends_to="topic").run = run
+
+
+def opened(store: Store, name: str) -> list[Finding]:
+    return [f for f in store.findings if f.anomaly == name and f.event == "opened"]
+
+
+@FEEDS
+def test_a_host_that_is_cut_off_from_a_broker_is_one_condition_that_names_its_run(
+    fed: Callable[[History], Store],
+) -> None:
+    h = History()
+    born(h, "writer of west", "writer-1", "west")
+    side_by_side(h, 10)
+    side_by_side(h, 60, west=False)
+    side_by_side(h, 5)
+    store = fed(h)
+    assert events(store, "cluster-unreachable") == [("opened", ("west",), 40), ("closed", ("west",), 70)]
+    one = the(store, "cluster-unreachable")
+    assert one.id == ALONE
+    assert one.message == (
+        "no request of run west to broker 3 (of 1, 2, 3) has been answered for 31 s, those of run east are"
+    )
+    assert {k: v for k, v in one.evidence.items() if k != "since"} == {
+        "brokers": [3], "known_brokers": [1, 2, 3], "whole_cluster": False, "error": "_TIMED_OUT", "runs": ["west"],
+        "run": "west", "answered": ["east"],
+    }  # fmt: skip
+    assert one.evidence["since"] == one.decidable - 30_000_000
+    stuck = [f for f in store.findings if f.anomaly == "stuck-producer"]
+    assert {f.event for f in stuck} == {"opened"} and {f.implied_by for f in stuck} == {ALONE}
+
+
+@FEEDS
+@pytest.mark.parametrize("how", ["all is well", "all are cut off", "its observer alone is not answered", "a moment"])
+def test_who_is_not_cut_off_alone(how: str, fed: Callable[[History], Store]) -> None:
+    h = History()
+    side_by_side(h, 10)
+    if how == "all are cut off":
+        side_by_side(h, 60, east=False, west=False)
+    elif how != "all is well":
+        side_by_side(h, 20 if how == "a moment" else 60, west=False, reads=how != "a moment", stuck="none of these")
+    side_by_side(h, 30)
+    expected = [("opened", (), 40), ("closed", (), 70)] if how == "all are cut off" else []
+    assert events(fed(h), "cluster-unreachable") == expected
+
+
+@FEEDS
+def test_who_is_not_back_with_the_others_is_told_by_itself(fed: Callable[[History], Store]) -> None:
+    h = History()
+    side_by_side(h, 10)
+    side_by_side(h, 40, east=False, west=False)
+    side_by_side(h, 20, west=False)
+    side_by_side(h, 5)
+    store = fed(h)
+    assert events(store, "cluster-unreachable") == [
+        ("opened", (), 40), ("closed", (), 50), ("opened", ("west",), 51), ("closed", ("west",), 70),
+    ]  # fmt: skip
+
+
+@FEEDS
+def test_a_writer_elsewhere_that_is_stuck_meanwhile_stands_for_itself(fed: Callable[[History], Store]) -> None:
+    h = History()
+    born(h, "writer of east", "writer-1", "east")
+    side_by_side(h, 10)
+    side_by_side(h, 60, west=False, stuck="writer of east")
+    store = fed(h)
+    assert [f.subject for f in opened(store, "cluster-unreachable")] == [("west",)]
+    (stuck,) = opened(store, "stuck-producer")
+    assert (stuck.subject, stuck.implied_by) == (("writer-1 of run east",), None)
