@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 from alerts.event import FindingEvent
 from alerts.incidents.cut_logs import SIGNS, SOON
-from alerts.incidents.incident import LISTED, Became, Incident
+from alerts.incidents.incident import LISTED, Became, Incident, holds_since
 from alerts.incidents.judged import is_condition
 from alerts.incidents.keys import Key, is_of_the_cluster, subject_of
 from alerts.incidents.outage import tellable_from
@@ -105,10 +105,13 @@ class Group:
 
     def begins_again(self, event: FindingEvent) -> bool:
         """Is this another spell of it, and not the same one that had ended for a moment? What came with it may go on:
-        the cause has ended."""
+        the cause has ended. An outage in which somebody was answered for a moment is found again half a minute later:
+        while what waits on it goes on nobody was told that it was over, and it was not."""
         if event.event != "opened" or event.anomaly != self.first.anomaly or self.own or self.own_closed is None:
             return False
         told, ended = self.own_closed
+        if self.open and holds_since(event.anomaly, event.evidence, event.at) - ended < PAUSE:
+            return False
         return event.at > ended and (event.at - ended >= PAUSE or event.counted - told >= PAUSE)
 
     def begin_again(self, event: FindingEvent) -> None:

@@ -33,6 +33,12 @@ def nameless(cluster: str) -> str:
     return ""
 
 
+def holds_since(anomaly: str, evidence: Mapping[str, Any], found: datetime) -> datetime:
+    """Since when a condition has held that was found then: what explains others says since when it does."""
+    answered = evidence.get("since") if anomaly in EXPLAIN_WHAT_WAITS else None
+    return min(found, from_micros(answered)) if isinstance(answered, int) else found
+
+
 @dataclass(frozen=True, slots=True)
 class Became:
     """What an incident turned out to be: another one, of this anomaly and with this id."""
@@ -123,8 +129,7 @@ class Incident:
     @property
     def holds_since(self) -> datetime:
         """Since when it has held: what explains other conditions since it began, all else since it was found."""
-        answered = self.evidence.get("since") if self.anomaly in EXPLAIN_WHAT_WAITS else None
-        return min(self.since, from_micros(answered)) if isinstance(answered, int) else self.since
+        return holds_since(self.anomaly, self.evidence, self.since)
 
     def held_for(self, now: datetime) -> timedelta:
         """For how long its present spell has held, or did."""

@@ -182,6 +182,18 @@ def test_a_second_outage_is_told_also_where_somebody_is_stuck_since_the_first(ho
     assert "It ended at 2024-10-04 12:02:09 UTC, 34 s after it began, and the last of what came" in hook.said(2)
 
 
+@pytest.mark.parametrize("rested", [0.5, 45.0])
+def test_an_outage_in_which_somebody_is_answered_for_a_moment_goes_on(hook: Hook, rested: float) -> None:
+    """It takes half a minute without an answer to find it again: while what waits on it goes on, nobody was told that
+    it was over."""
+    slow = [stuck("stuck-producer", 9, "opened", at=31, implied=True), stuck("stuck-producer", 9, "closed", at=160)]
+    again = [away("opened", at=60 + rested + 30, since=60 + rested), away("closed", at=150)]
+    heard = hook.hear([away("opened", at=30, since=0), away("closed", at=60), *slow, *again], until=240)
+    states = [state for _, state, _ in heard]
+    assert states == (["open", "over"] if rested < 30 else ["open", "open", "over"])
+    assert hook.told[-1][1]["incident"]["spells"] == len(states) - 1
+
+
 def test_what_outlasts_an_outage_of_which_a_part_goes_on_is_told(hook: Hook) -> None:
     """Its own broker answers again: so say the rules, which open it once more."""
     explained = stuck("stuck-consumer", 1, "opened", at=31, implied=True)
