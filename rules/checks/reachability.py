@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from rules.vocabulary.objectives import SECOND
+from rules.vocabulary.slices import NO_LOGIN
 
 RECENT = 15 * SECOND
 """The observer asks at least this often, a new life of it included."""
@@ -51,6 +52,8 @@ class Side:
             return
         if self.asked < 0:
             self.asked = invoked
+        if self.words.get("error") in NO_LOGIN and words.get("error") not in NO_LOGIN:
+            words = words | {"error": self.words["error"]}  # that says why, and the client tells it now and then
         self.unanswered, self.asker, self.words = max(self.unanswered, time), asker, words
         run = words.get("run")
         if run and run not in self.runs:

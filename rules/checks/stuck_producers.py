@@ -56,7 +56,7 @@ from rules.kept.state import State
 from rules.settling import standstills
 from rules.settling.completeness import LATE
 from rules.vocabulary.objectives import SECOND
-from rules.vocabulary.slices import LOGIN_REFUSED
+from rules.vocabulary.slices import LOGIN_REFUSED, NO_LOGIN
 
 NAME: Final = "stuck-producer"
 BUSY: Final = 5 * SECOND
@@ -427,7 +427,7 @@ def _tell(number: int, one: Producer, holds: bool, since: int, time: int, report
         began = since - report.objectives.liveness
         evidence |= {"began": began}
         if one.error:
-            message += f"; its login is refused ({one.error})"
+            message += f"; {NO_LOGIN[one.error]}"
             evidence |= {"error": one.error}
         away = report.outages.over(began, time)
         if away is not None:

@@ -42,7 +42,7 @@ from rules.kept.report import Report
 from rules.vocabulary.conditions import UNREACHABLE
 from rules.vocabulary.objectives import SECOND
 from rules.vocabulary.settings import whole
-from rules.vocabulary.slices import LOGIN_REFUSED
+from rules.vocabulary.slices import NO_LOGIN
 
 AGAIN: Final = 60 * SECOND
 """It is told again while it lasts, so that stage 2 can forget a partition that is gone."""
@@ -276,7 +276,7 @@ def _tell(own: Reach, run: str, kind: Any, decidable: int, at: int, report: Repo
     else:
         whom = f"broker {', '.join(map(str, silent))} (of {', '.join(map(str, brokers))})"
     error = side.words.get("error")
-    why = f"; the login is refused ({error})" if error in LOGIN_REFUSED else ""
+    why = f"; {NO_LOGIN[error]}" if error in NO_LOGIN else ""
     others = sorted(name for name, one in own.alone.items() if run and at - one.answered <= RECENT and name != run)
     if run:
         message = f"no request of run {run} to {whom} has been answered for {seconds}{why}"

@@ -168,8 +168,12 @@ FORMER_CLUSTER: Final = "former_cluster"
 """The setting of a start row by which a process tells that another cluster answers at the addresses of the one that its
 probes had worked in: that one's id."""
 
-LOGIN_REFUSED: Final = frozenset({"_AUTHENTICATION", "_SSL"})
-"""Errors of a client whose login no broker takes."""
+NO_LOGIN: Final = {
+    "_AUTHENTICATION": "the login is refused (_AUTHENTICATION)",
+    "_SSL": "a broker's certificate, or ours, is not accepted (_SSL)",
+}
+"""Errors of a client that does not get as far as asking, and how people are told of them."""
+LOGIN_REFUSED: Final = frozenset(NO_LOGIN)
 
 DIED: Final = "process-died"
 """The error of rows that are written for a process that was found dead."""

@@ -278,7 +278,7 @@ def test_that_a_stuck_writer_s_login_is_refused_is_said(fed: Callable[[History],
     (opened, *_) = [f for f in fed(h).findings if f.anomaly == "stuck-producer"]
     refused = error == "_AUTHENTICATION"
     assert opened.evidence.get("error") == (error if refused else None)
-    assert opened.message.endswith("; its login is refused (_AUTHENTICATION)") == refused
+    assert opened.message.endswith("; the login is refused (_AUTHENTICATION)") == refused
 
 
 def stillborn_here(h: History) -> None:

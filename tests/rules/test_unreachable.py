@@ -81,6 +81,17 @@ def test_that_the_login_is_refused_is_said(fed: Callable[[History], Store]) -> N
 
 
 @FEEDS
+def test_why_a_client_is_not_let_in_is_not_forgotten_for_what_it_says_later(fed: Callable[[History], Store]) -> None:
+    h = History()
+    answered(h, 5)
+    unanswered(h, 12, error="_SSL")
+    unanswered(h, 30)
+    one = the(fed(h), "cluster-unreachable")
+    assert "; a broker's certificate, or ours, is not accepted (_SSL) (asked" in one.message
+    assert one.evidence["error"] == "_SSL"
+
+
+@FEEDS
 def test_an_outage_is_one_condition_whatever_number_of_partitions(fed: Callable[[History], Store]) -> None:
     h = History()
     for p in range(3):
