@@ -63,6 +63,7 @@ from alerts.incidents.judged import judged
 from alerts.incidents.keys import IN_A_MOMENT, OF_A_LOG, SIGNS_IN_A_LOG, Key, keys_of, place_of
 from alerts.incidents.outage import SHORTLY, Outage, tellable_from
 from rules.vocabulary.conditions import EXPLAIN_WHAT_WAITS, WAIT_ON_THE_CLUSTER
+from rules.vocabulary.times import EPOCH
 
 HOLD: Final = timedelta(minutes=15)
 AGAIN: Final = timedelta(minutes=5)
@@ -101,10 +102,12 @@ class Incidents:
         self._members: dict[str, int] = {}
         self.classified: Counter[tuple[str, str]] = Counter()
         """Events that are only counted, by anomaly and severity."""
+        self._newest = EPOCH
 
     def take(self, events: Iterable[FindingEvent]) -> None:
         """Take the events of one or several batches in, in the order of their counting."""
         for event in sorted(events, key=_order):
+            self._newest = max(self._newest, event.counted)
             self._promote(event.counted)
             if not judged(event):
                 if event.event != "closed":
@@ -127,7 +130,9 @@ class Incidents:
         self._forget()
 
     def at(self, now: datetime) -> list[Incident]:
-        """The incidents as they stand at this machine time, the newest first."""
+        """The incidents as they stand at this machine time, the newest first. Whoever asks may have a clock that is
+        behind that of the machine where they were counted: what has been counted has happened."""
+        now = max(now, self._newest)
         self._promote(now)
         made = [
             group.incident(group.ended(now, self._hold), self._names(group.first.cluster))

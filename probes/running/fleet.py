@@ -152,7 +152,7 @@ class Fleet:
         self._supervisor: Supervisor | None = None
         self._processes: ProcessSupervisor | None = None
         self._topics: ProbeTopics | None = None
-        self._admin: AdminClient | None = None
+        self._login = b""
         self.failure: ProbeError | ProbeLogError | None = None
         """Why it must not go on, where only its user can mend that: nothing that its probes do can be appended to the
         probe log, or another fleet works under its run."""
@@ -173,9 +173,10 @@ class Fleet:
         AnotherFleet, a ProbeError, where another fleet is at work under this run."""
         known = has_run(self._config, self._folder)
         self._run = run_id(self._config, self._folder)
-        self._admin = open_admin(admin_settings(self._connection, client="offsetwatch-topics"))
+        self._login = self._connection.login()
+        admin = self._open_admin()
         self._look_at_the_group_protocol()
-        self._topics = ProbeTopics(self._admin, self._config.topics, self._say, self._config.topic_names)
+        self._topics = ProbeTopics(admin, self._config.topics, self._say, self._config.topic_names)
         self._layout = self._knowing_its_former(self._topics.ensure())
         if self._history is not None:
             self._open_committer(self._history)
@@ -340,7 +341,20 @@ class Fleet:
                 self._look()
             except ProbeError as error:
                 log.warning("%s", error)
+                self._come_in_anew()
                 self._stopping.wait(1.0)
+
+    def _open_admin(self) -> AdminClient:
+        return open_admin(admin_settings(self._connection, client="offsetwatch-topics"))
+
+    def _come_in_anew(self) -> None:
+        """Ask by a new client where the login is another one by now: an open one goes on with that which it was given,
+        for ever."""
+        assert self._topics is not None
+        with contextlib.suppress(Exception):  # a secret that is being written
+            if (login := self._connection.login()) != self._login:
+                self._topics.ask_by(self._open_admin())
+                self._login = login
 
     def _look(self) -> None:
         assert self._topics is not None and self._layout is not None

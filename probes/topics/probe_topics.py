@@ -225,6 +225,10 @@ class ProbeTopics:
             ),
         )
 
+    def ask_by(self, admin: AdminClient) -> None:
+        """Ask by this client from now on."""
+        self._admin = admin
+
     def _with_former_ids(self, layout: Layout) -> Layout:
         for topic in layout.topics:
             known = self._ids.setdefault(topic.name, topic.id)

@@ -152,6 +152,7 @@ class Observer(Probe):
         self._due = self.world.clock.monotonic_ns()
 
     def turn(self) -> None:
+        self.admin.poll(0)  # or it would not say that its login is refused
         self._hear()
         wait = self._due - self.world.clock.monotonic_ns()
         if wait > 0:

@@ -244,17 +244,18 @@ class Probe(ABC):
         self._login = self.world.connection.login()
 
     def look_at_login(self) -> None:
-        """Raises the client's error where its login is refused and is another one by now: an open client goes on with
-        the one that it was given, for ever."""
-        if self._refusal is None or self._refusal[0] - self._looked_at_login < LOOK_EVERY * 10**9:
+        """Raises the client's error where its login has been refused and is another one by now: an open client goes on
+        with the one that it was given, for ever, also where it is let in by some brokers only."""
+        now = self.world.clock.monotonic_ns()
+        if self._refusal is None or now - self._looked_at_login < LOOK_EVERY * 10**9:
             return
-        self._looked_at_login, error = self._refusal
+        self._looked_at_login = now
         try:
             changed = self.world.connection.login() != self._login
         except Exception:  # a secret that is being written
             return
         if changed:
-            raise error
+            raise self._refusal[1]
 
     def why(self, error: Exception) -> Exception:
         """Why this life ended: that a call timed out is what follows where a broker refuses the client's login, of

@@ -270,6 +270,12 @@ def test_a_condition_that_comes_back_soon_is_the_same_incident() -> None:
         assert found[-1].open
 
 
+def test_by_a_clock_that_is_behind_what_is_over_is_over() -> None:
+    events = [told("unseen", (), at=0, event_="opened"), told("unseen", (), at=20, event_="closed")]
+    (one,) = standing(*events, now=-3600)
+    assert not one.open and one.until == NOON + timedelta(seconds=20)
+
+
 def test_how_a_cluster_is_set_up_is_one_incident() -> None:
     found = standing(
         *(told("under-replicated-probe-topic", (), topic=t, partition=p, event_="opened") for t in "ab" for p in (0, 1))

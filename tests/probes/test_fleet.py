@@ -28,6 +28,7 @@ from probes.log.commits import compaction
 from probes.running.drain import ProbeLog, drain
 from probes.running.fleet import Fleet, specs
 from probes.running.probe_run import run_id
+from probes.topics.probe_topics import ProbeTopics
 from probes.topology import Broker
 from rules.vocabulary.slices import SLICE_SCHEMA
 
@@ -192,6 +193,21 @@ def happened(rows: list[Row]) -> set[tuple[str, str]]:
 
 
 @pytest.mark.kafka
+def test_the_topics_are_asked_about_by_a_new_client_once_the_login_is_another_one(tmp_path: Path):
+    login = {"sasl.username": "u", "sasl.password": "old", "sasl.mechanism": "PLAIN"}
+    login["security.protocol"] = "SASL_PLAINTEXT"
+    fleet = Fleet(config(), Connection("127.0.0.1:9", lambda: dict(login)), tmp_path, SystemClock())
+    fleet._login, fleet._topics = fleet._connection.login(), ProbeTopics(AdminClient({}), fleet._config.topics)
+    first = fleet._topics._admin
+    fleet._come_in_anew()
+    assert fleet._topics._admin is first
+    login["sasl.password"] = "new"
+    fleet._come_in_anew()
+    second = fleet._topics._admin
+    fleet._come_in_anew()
+    assert first is not second is fleet._topics._admin
+
+
 def test_a_restless_fleet_logs_the_truth_and_nothing_is_lost(kafka: LocalKafka, tmp_path: Path):
     asked = config(unrest={"mean_interval": 1.5, "seed": 7})
     where = (tmp_path / "journal", SystemClock())

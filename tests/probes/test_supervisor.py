@@ -211,7 +211,7 @@ def test_a_client_whose_login_is_refused_and_has_been_changed_is_opened_anew(run
     assert not running.diary.did(2, "open")
     running.login["sasl.password"] = "new"
     running.diary.newest._looked_at_login = 0
-    running.until(2, "turn")
+    running.until(2, "turn")  # without having been refused once more: others of its clients have come in since
     running.stop()
     assert sorted(running.endings(), key=str) == [("info", "_AUTHENTICATION"), ("ok", None)]
 

@@ -144,7 +144,7 @@ class EvidenceTopic:
 
     def close(self) -> None:
         """Leave the cluster; a transaction that is open is aborted by the next one, or by the cluster."""
-        producer, self._producer = self._producer, None
+        producer, self._producer, self._admin = self._producer, None, None
         if producer is not None:
             with suppress(KafkaException):
                 producer.purge()
