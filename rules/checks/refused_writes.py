@@ -44,6 +44,9 @@ REFUSALS: Final = frozenset(
 )  # fmt: skip
 """Errors by which a broker answers that it does not take what is sent. `UNKNOWN` is an error inside the broker,
 whose log says which: one that cannot append to a log answers so to every send."""
+_BESIDE: Final = "INVALID_RECORD"
+"""Of the records of a batch of which one is refused for itself, the others are told so: where both are, that one's
+error says why."""
 _TOLD_BY_METADATA: Final = frozenset({"_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION"})
 """The client says them, and rests them on what a broker told."""
 
@@ -86,7 +89,7 @@ def refuse(refused: Refused, one: Refusal, report: Report) -> None:
         del refused[:-KEPT]
     known[1:3] = min(known[1], one.time), max(known[2], one.time)
     known[4:] = one.process, max(known[5], one.written), min(known[6], int(one.unborn))
-    if not one.error.startswith("_"):  # what follows from a refusal is an error of the client's own
+    if not (one.error.startswith("_") or one.error == _BESIDE):  # what follows from a refusal is the client's own
         known[3] = one.error
     who, since, last, error, process, written, _ = known
     if not _told(known, report):

@@ -56,6 +56,19 @@ def test_a_writer_that_is_refused_and_writes_again(fed: Fed) -> None:
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("fed", [live(row_by_row), live(at_once)])
+@pytest.mark.parametrize("both", [True, False])
+def test_what_is_wrong_with_one_record_is_told_and_not_that_others_came_with_it(both: bool, fed: Fed) -> None:
+    h = History()
+    born(h, "w", "writer-1")
+    for i in range(40):
+        error = "INVALID_TIMESTAMP" if both and i % 3 == 1 else "INVALID_RECORD"
+        h.send("w", i, 1, type="info", error=error)
+        h.mark(1.0)
+    (opened,) = whole(fed(h), [NAME])
+    assert opened.evidence["error"] == ("INVALID_TIMESTAMP" if both else "INVALID_RECORD")
+
+
 def never_wrote(h: History) -> None:
     born(h, "w", "writer-1")
     goes_on(h, 35, error=DENIED)
