@@ -21,7 +21,7 @@ from alerts.incidents.judged import JUDGED, kind_of
 from alerts.incidents.silence import Silence
 from alerts.silences import Silences, silenced
 from monitor.incidents.findings import Filter, tables_of
-from rules.vocabulary.conditions import EVIDENCE_STALLED
+from rules.vocabulary.conditions import EVIDENCE_STALLED, EXPLAIN_WHAT_WAITS
 from streaming_jobs.location import TableLocation
 from streaming_jobs.tables.delta_tables import read_table
 
@@ -43,6 +43,10 @@ class Checked:
     late: Sequence[str] = ()
 
 
+_CAUSES: Final = (*EXPLAIN_WHAT_WAITS, "refused-writes", "refused-reads")
+"""Conditions that say why, in the order in which one explains the next."""
+
+
 @dataclass(frozen=True, slots=True)
 class Overview:
     """`incidents`: the newest first. `counted`: by anomaly and severity, findings that nobody is told of. `kept`: of a
@@ -61,12 +65,22 @@ class Overview:
 
     @property
     def open(self) -> list[Incident]:
-        """Those that are open, the worst and then the oldest first."""
-        return sorted((one for one in self.incidents if one.open), key=lambda one: (one.severity, one.since, one.id))
+        """Those that are open: the worst first, of these what is proven about data, then what explains others, and then
+        the oldest."""
+        standing = (one for one in self.incidents if one.open)
+        return sorted(standing, key=lambda one: (one.severity, _rank(one), one.since, one.id))
 
     @property
     def over(self) -> list[Incident]:
         return [one for one in self.incidents if not one.open]
+
+
+def _rank(incident: Incident) -> int:
+    """What to read first of several that are equally severe: records that are wrong or gone, then what names a cause,
+    and last what may wait on that."""
+    if incident.kind == "violation":
+        return 0
+    return _CAUSES.index(incident.anomaly) + 1 if incident.anomaly in _CAUSES else len(_CAUSES) + 1
 
 
 def gather(

@@ -268,7 +268,7 @@ class ProbeTopics:
             told = cluster(self._admin, ANSWERED_WITHIN)
         except Exception as error:
             log.debug("%s", translate(error))
-            return Unreachable(f"no broker of the cluster answers: {problem}")
+            return Unreachable(f"no broker tells what there is of the probe topics: {problem}")
         # Without a controller the library asks nothing else, and calls it a time-out.
         return Unreachable(
             told.lack(_HERE) or f"brokers of the cluster answer, and none describes the probe topics: {problem}"

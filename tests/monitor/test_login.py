@@ -152,7 +152,6 @@ def test_a_password_that_is_changed_under_running_probes_is_taken_by_every_clien
         finally:
             running.send_signal(signal.SIGTERM)
             assert running.wait(300) == 0
-    assert "no broker of the cluster answers" not in Path("said-run").read_text().splitlines()[-1]
 
 
 def _wait_for(running: subprocess.Popen[bytes], holds: Callable[[], object]) -> None:

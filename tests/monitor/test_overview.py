@@ -80,6 +80,16 @@ def test_several_begin_with_the_worst() -> None:
     assert " and 3 more, warning, since 11:59:51; everything else healthy, " in said(*UNSAFE)
 
 
+def test_of_what_is_equally_bad_data_come_first_and_then_what_says_why() -> None:
+    older = [
+        replace(finding(name, (), "opened", evidence={"writer": "w"}), at=LOST.at - back * 1_000_000)
+        for name, back in (("stuck-producer", 30), ("refused-writes", 20), ("cluster-unreachable", 10))
+    ]
+    for found, first in ((older[:1], ""), (older[:2], "refused-writes"), (older, "cluster-unreachable"),
+                         ([*older, LOST], "lost-write")):  # fmt: skip
+        assert (f" critical, first {first} in " in said(*found)) == bool(first)
+
+
 @pytest.mark.parametrize(
     ("of", "expected"),
     [
