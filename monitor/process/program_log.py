@@ -23,7 +23,9 @@ CHATTER: Final = "offsetwatch.client"
 _FORM: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _FILE_BYTES: Final = 16 << 20
 SAID_AGAIN_AFTER: Final = 600.0
+CHATTER_SPELL: Final = 60.0
 """Seconds."""
+REMEMBERED: Final = 4096
 _of_the_root: Final[list[logging.Handler]] = []
 
 
@@ -96,7 +98,8 @@ def _json(at: float, level: str, logger: str, message: str) -> str:
 
 class _Once(logging.Filter):
     """What many say again and again (`extra={"said_once": what}`), as of a full disk, is told once in a while, and
-    after `spell` seconds in which nobody said it: then it is another time."""
+    after `spell` seconds in which nobody said it: then it is another time. So is what a Kafka client says by the second
+    for as long as a broker is away, or refuses its login. State: the `REMEMBERED` that were said last."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -104,11 +107,17 @@ class _Once(logging.Filter):
         self._last: dict[str, float] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        what = getattr(record, "said_once", None)
+        what, spell = getattr(record, "said_once", None), getattr(record, "spell", SAID_AGAIN_AFTER)
+        if record.name == CHATTER and what is None:  # how long it took differs each time
+            what, spell = record.getMessage().partition(" (after ")[0], CHATTER_SPELL
         if what is None:
             return True
-        last, self._last[what] = self._last.get(what, 0.0), record.created
-        spell = getattr(record, "spell", SAID_AGAIN_AFTER)
+        last = self._last.pop(what, 0.0)
+        self._last[what] = record.created
+        if len(self._last) > REMEMBERED:
+            oldest = next(iter(self._last))
+            del self._last[oldest]
+            self._told.pop(oldest, None)
         due = record.created - self._told.get(what, 0.0) >= SAID_AGAIN_AFTER or record.created - last >= spell
         if due:
             self._told[what] = record.created

@@ -70,3 +70,23 @@ def test_a_disk_that_is_full_again_is_another_time(capsys: pytest.CaptureFixture
 
 
 FULL = {"said_once": "JournalUnwritable", "spell": 20.0}
+
+
+def test_what_a_client_says_by_the_second_is_told_once(tmp_path: Path) -> None:
+    """While a broker refuses its login, or is away: with how long it took, which differs each time."""
+    file = tmp_path / "probes.log"
+    configure(file=file)
+    log = logging.getLogger("offsetwatch.client")
+    for i in range(50):
+        for client in ("audit", "reader-1"):
+            log.error("FAIL [%s] SASL authentication error (after %sms in state AUTH_REQ)", client, i)
+    assert [line.partition("FAIL ")[2] for line in file.read_text().splitlines()] == [
+        "[audit] SASL authentication error (after 0ms in state AUTH_REQ)",
+        "[reader-1] SASL authentication error (after 0ms in state AUTH_REQ)",
+    ]
+    later = log.makeRecord(
+        log.name, logging.ERROR, "", 0, "FAIL [audit] SASL authentication error (after 9ms)", (), None
+    )
+    later.created += 61
+    log.handle(later)
+    assert len(file.read_text().splitlines()) == 3, "it is another time"
