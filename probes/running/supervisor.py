@@ -120,7 +120,7 @@ class Keeper:
 
     def _live(self, attempt: _Attempt, wait: float) -> None:
         failures = 0
-        failed: Exception | None = None
+        failed: type[Exception] | None = None
         while not self.stop.is_set() and not attempt.abandoned:
             attempt.wait(self.stop, wait)
             if self.stop.is_set():
@@ -140,8 +140,9 @@ class Keeper:
                 self.counters.errors += 1
                 self.counters.last_error = str(error)
                 self._tell(error)
-                failed = error
+                failed = type(error)
                 failures = 1 if time.monotonic() - begun > self._config.steady_after else failures + 1
+                _without_frames(error)
             if attempt.abandoned:
                 return
             self.counters.state = "waiting"
@@ -165,11 +166,11 @@ class Keeper:
         same = {"said_once": type(error).__name__, "spell": 10 * NO_ROOM} if full else None
         log.warning("probe %s: %s", name, str(error), exc_info=None if expected else error, extra=same)
 
-    def _wait_after(self, failures: int, failed: Exception | None = None) -> float:
+    def _wait_after(self, failures: int, failed: type[Exception] | None = None) -> float:
         if not failures:
             return 0.0
         limit = self._config.backoff_limit
-        if isinstance(failed, JournalUnwritable):
+        if failed is not None and issubclass(failed, JournalUnwritable):
             limit = min(limit, NO_ROOM)
         return float(min(self._config.backoff * 2 ** (failures - 1), limit) * self._rng.uniform(0.5, 1.5))
 
@@ -212,9 +213,7 @@ class Keeper:
     def _close(self, probe: Probe, life_log: LifeLog, error: str | None) -> None:
         """Close the clients, except after a deliberate crash, and the log."""
         begun = life_log.begin()
-        if error == Crash.code:
-            _bury(probe)
-        else:
+        if error != Crash.code:
             try:
                 bounded(probe.close, self._config.close_within, life_log.alive, f"close-{probe.name}")
             except ClientStuck as stuck:
@@ -231,6 +230,7 @@ class Keeper:
                 return
             except Exception as failure:
                 error = error or translate(failure).code
+        _graveyard.take(probe)
         life_log.end("ok" if error is None else "info", error, invoked=begun)
 
     def _linger(self, life_log: LifeLog, returned: threading.Event) -> None:
@@ -270,20 +270,44 @@ class _Attempt:
         self.beat()
 
 
-def _bury(probe: Probe) -> None:
-    """Let go of a crashed probe's clients without closing them. The library's clean-up may take its time: it is left
-    to a thread that holds them for longer than anybody else does.
+class _Graveyard:
+    """Lets go of the clients of lives that are over. The library's clean-up may take its time: it is left to a thread
+    that holds them for longer than anybody else does, and takes all that come within a second at once.
 
-    A consumer and the callbacks that it was given hold each other. Until they are collected it would go on saying to
-    its group that it lives, without ever taking part in a rebalance: all others would wait for it for minutes."""
-    grave = [probe]
+    A client and the callbacks that it was given hold each other. Until they are collected a consumer would go on saying
+    to its group that it lives, without ever taking part in a rebalance: all others would wait for it for minutes. And
+    one that could not be closed would go on asking for a login that is refused."""
 
-    def lower() -> None:
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._held: list[Probe] = []
+        self._at_work = False
+
+    def take(self, probe: Probe) -> None:
+        """This life is over, and closed as far as it can be."""
+        with self._lock:
+            self._held.append(probe)
+            if self._at_work:
+                return
+            self._at_work = True
+        threading.Thread(target=self._lower, name="grave", daemon=True).start()
+
+    def _lower(self) -> None:
         time.sleep(1.0)
-        grave.clear()
+        with self._lock:
+            held, self._held, self._at_work = self._held, [], False
+        held.clear()
         gc.collect()
 
-    threading.Thread(target=lower, name="grave", daemon=True).start()
+
+_graveyard: Final = _Graveyard()
+
+
+def _without_frames(error: BaseException | None) -> None:
+    """An error keeps the frames that it came through, and these keep the probe with its clients."""
+    while error is not None:
+        error.__traceback__ = None
+        error = error.__cause__ or error.__context__
 
 
 class Supervisor:
