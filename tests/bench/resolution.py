@@ -16,6 +16,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from rules.across.resolution import expired
 from rules.store import MemoryStore
 from rules.vocabulary.finding import FACT_SCHEMA
 from rules.vocabulary.objectives import SECOND, Objectives
@@ -111,7 +112,8 @@ def day(rate: int, hours: int) -> tuple[list[float], list[int], float]:
                 sizes.append(_size(resolved.changes))
             second += step
         changed.append(sum(sizes) / len(sizes))
-        kept.append(_size(dict(store.across)))
+        gone = set(expired(store.across, BASE + second * SECOND))  # dropped now and then, at no time of the hour's
+        kept.append(_size({name: value for name, value in store.across.items() if name not in gone}))
         print(f"  hour {hour + 1:>2}: {changed[-1]:>9,.0f} B a batch, {kept[-1]:>11,} B kept", flush=True)
     return changed, kept, spent / batches
 
