@@ -27,6 +27,7 @@ from probes.log.errors import JournalUnwritable, ProbeLogError
 from probes.log.journals.journal import Journal
 from probes.log.life_log import Abandoned, LifeLog
 from probes.workloads.probe import Carried, Counters, Probe, World
+from rules.vocabulary.slices import LOGIN_REFUSED
 
 log = logging.getLogger("offsetwatch.probe")
 
@@ -211,9 +212,10 @@ class Keeper:
                 attempt.life_log = None
 
     def _close(self, probe: Probe, life_log: LifeLog, error: str | None) -> None:
-        """Close the clients, except after a deliberate crash, and the log."""
+        """Close the clients, except after a deliberate crash, and the log. One whose login is refused cannot leave its
+        group in order: closing it might not return, and it would go on with that login for ever."""
         begun = life_log.begin()
-        if error != Crash.code:
+        if error != Crash.code and error not in LOGIN_REFUSED:
             try:
                 bounded(probe.close, self._config.close_within, life_log.alive, f"close-{probe.name}")
             except ClientStuck as stuck:

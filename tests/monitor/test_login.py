@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,7 +27,7 @@ from probes.kafka.client import (
 )
 from probes.kafka.client import producer_settings as producing
 from probes.workloads.observer import Observer
-from tests.monitor.secured import LIMIT_S, PASSWORD, TOKEN_HOOK, USER, Secured, change_password, secured_broker
+from tests.monitor.secured import LIMIT_S, PASSWORD, TOKEN_HOOK, USER, Secured, change_password
 from tests.probes.conftest import Stage
 
 CONFIG = """
@@ -122,43 +122,6 @@ def test_who_only_asks_hears_that_its_login_is_refused(secured: Secured, folder:
         assert time.monotonic() < deadline
     assert observer.login_refused.code == "_AUTHENTICATION"
     one.end()
-
-
-def failed_logins(folder: Path) -> int:
-    return sum(file.read_text(errors="replace").count("invalid credentials") for file in folder.rglob("*.log"))
-
-
-@pytest.mark.evening
-@pytest.mark.timeout(900)
-def test_a_password_that_is_changed_under_running_probes_is_taken_by_every_client(tmp_path: Path, folder: Path) -> None:
-    """Each connection has to log in again every few seconds. The file is changed a while after the cluster."""
-    (tmp_path / "broker").mkdir()
-    with secured_broker(tmp_path / "broker", connections__max__reauth__ms="5000") as broker:
-        configured(broker, SCRAM, more="reachable_within = 60.0")
-        running = offsetwatch("probe", "run")
-        try:
-            _wait_for(running, lambda: list(folder.glob("data/tables/history/date=*/**/*.parquet")))
-            change_password(broker.plain, "changed-hush")
-            _wait_for(running, lambda: failed_logins(tmp_path / "broker") > 20)
-            (folder / "password").write_text("changed-hush")
-            calm = [failed_logins(tmp_path / "broker"), time.monotonic()]
-
-            def is_calm() -> bool:
-                if (now := failed_logins(tmp_path / "broker")) != calm[0]:
-                    calm[:] = [now, time.monotonic()]
-                return time.monotonic() - calm[1] > 45
-
-            _wait_for(running, is_calm)
-        finally:
-            running.send_signal(signal.SIGTERM)
-            assert running.wait(300) == 0
-
-
-def _wait_for(running: subprocess.Popen[bytes], holds: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 400
-    while not holds():
-        assert running.poll() is None and time.monotonic() < deadline, Path("said-run").read_text()
-        time.sleep(0.5)
 
 
 def test_a_function_of_the_users_gives_the_token_to_every_client(secured: Secured, folder: Path) -> None:
