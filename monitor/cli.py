@@ -161,6 +161,7 @@ def monitor(
     """Watch a cluster: check what the probes log as it comes, tell what is found, serve the status page.
 
     SIGTERM or Ctrl-C stops it in order."""
+    from monitor.incidents.room import naming_a_full_disk
     from monitor.process.program_log import configure, say
     from monitor.process.signals import STOPPED_WITHIN, stop_on_signal
     from monitor.process.watch import Watch, run
@@ -173,7 +174,7 @@ def monitor(
         from monitor.process.probing import open_probes
 
         fleet = open_probes(loaded, say, debug=Asked.debug, apart=True)
-    with stop_on_signal(within=STOPPED_WITHIN) as stop:
+    with stop_on_signal(within=STOPPED_WITHIN) as stop, naming_a_full_disk(loaded):
         run(Watch(loaded, say=say, fleet=fleet, standby=standby), say=say, stop=stop)
 
 

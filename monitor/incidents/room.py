@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 from monitor.config.config import Config
+from monitor.errors import UserError, known_errors
 
 LEAST: Final = 1 << 20
 """Bytes; with fewer no commit of a table can be written."""
@@ -36,6 +38,18 @@ def no_room(config: Config) -> str | None:
         if full is not None and (disk := folder.stat().st_dev) not in told:
             told[disk] = f"THE DISK IS FULL: {full} where {folder} is. {so}"
     return " ".join(told.values()) or None
+
+
+@contextmanager
+def naming_a_full_disk(config: Config) -> Iterator[None]:
+    """Where one of our errors is raised while a disk is full, say so first: Java, Spark and the tables call it many
+    things. Raises UserError, and everything else as it is."""
+    try:
+        yield
+    except known_errors() as error:
+        if (full := no_room(config)) is None:
+            raise
+        raise UserError(f"{full} It ended by: {error}") from error
 
 
 def _written(config: Config) -> Iterator[tuple[Path, str]]:
