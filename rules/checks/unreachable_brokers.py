@@ -20,8 +20,8 @@ what a writer waits for.
 
 It is judged tick by tick in log time. A log that is late may hold an answer, which then ends it.
 
-State: for all together and for each of `KEPT` runs the last answer, what was asked since, and the last `KEPT` spells
-without an answer (`REMEMBERED`); and what happened after the last tick.
+State: for all together and for each of `RUNS_KEPT` runs the last answer, what was asked since, and the last spells
+without an answer (`REMEMBERED`, `KEPT` at most); and what happened after the last tick.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ import orjson
 
 from rules.arrays.columns import OFFSETS, OK, POLL, SEND, TXN, Columns
 from rules.arrays.intervals import EMPTY, Bools, Ints, each, heads, indices
-from rules.checks.reachability import KEPT, RECENT, Side
+from rules.checks.reachability import RECENT, Side
 from rules.kept.check import Check, News, Passage
 from rules.kept.codec import Table, concat, take
 from rules.kept.outages import Elsewhere, Outages
@@ -50,7 +50,8 @@ REMEMBERED: Final = 600 * SECOND
 """Far longer than what waited on the cluster goes on after it, or than an observer that lives does not ask."""
 NO_LEADER: Final = ("LEADER_NOT_AVAILABLE", "BROKER_NOT_AVAILABLE")
 WORDS: Final = ("leader", "silent", "brokers")
-KEPT_RUNS: Final = 2**20
+RUNS_KEPT: Final = 64
+_MANY: Final = 2**20
 """More than a step has rows of different runs."""
 
 _ANSWERED, _ASKED, _NAMED, _NOT_NAMED, _TICK = range(5)
@@ -69,7 +70,7 @@ class Answers(Table):
 
 @dataclass(slots=True)
 class Reach:
-    """`whole`: of all together; `alone`: of each run, at most `KEPT`. `answers` and `waiting` ([time, what happened,
+    """`whole`: of all together; `alone`: of each run, at most `RUNS_KEPT`. `answers` and `waiting` ([time, what it is,
     invoked, asker, words]) are those after the last tick; `runs`: the names of the runs that they are of."""
 
     whole: Side = field(default_factory=Side)
@@ -79,12 +80,16 @@ class Reach:
     waiting: list[list[Any]] = field(default_factory=list)
 
     def of(self, run: str) -> Side:
-        """That of a run; where there are too many, the one that was answered longest ago makes room."""
+        """That of a run; where there are too many, one makes room that does not ask in vain, and was answered longest
+        ago."""
         if run not in self.alone:
-            if len(self.alone) >= KEPT:
-                del self.alone[min(self.alone, key=lambda name: self.alone[name].answered)]
+            if len(self.alone) >= RUNS_KEPT:
+                del self.alone[min(self.alone, key=self._lasts)]
             self.alone[run] = Side()
         return self.alone[run]
+
+    def _lasts(self, run: str) -> tuple[bool, int]:
+        return self.alone[run].unanswered >= 0, self.alone[run].answered
 
 
 def arrive(own: Reach, new: News) -> None:
@@ -163,9 +168,9 @@ def _seconds(answers: Answers) -> Answers:
     if len(answers) < 2:
         return answers
     answers = take(answers, np.lexsort((answers.at, answers.run, answers.at // SECOND)))
-    first = heads(answers.at // SECOND * KEPT_RUNS + answers.run)
+    first = heads(answers.at // SECOND * _MANY + answers.run)
     at, since = np.maximum.reduceat(answers.at, first), np.maximum.reduceat(answers.since, first)
-    return Answers(at, since, answers.run[first])
+    return take(Answers(at, since, answers.run[first]), at.argsort(kind="stable"))
 
 
 def _words(columns: Columns, row: int) -> dict[str, str]:

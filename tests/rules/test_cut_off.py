@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 
+from rules.checks.unreachable_brokers import RUNS_KEPT, Answers, Reach, _seconds
 from rules.kept.outages import cause_id
 from rules.vocabulary.finding import Finding
 from tests.rules.histories import History, Store, number
@@ -119,3 +121,18 @@ def test_a_writer_elsewhere_that_is_stuck_meanwhile_stands_for_itself(fed: Calla
     assert [f.subject for f in opened(store, "cluster-unreachable")] == [("west",)]
     (stuck,) = opened(store, "stuck-producer")
     assert (stuck.subject, stuck.implied_by) == (("writer-1 of run east",), None)
+
+
+def test_of_more_runs_than_are_kept_the_one_that_asks_in_vain_is() -> None:
+    own = Reach()
+    own.of("cut off").ask(2_000_000, 1_000_000, 7, {"run": "cut off"})
+    for i in range(RUNS_KEPT + 5):
+        own.of(f"run {i}").answered = i
+    assert len(own.alone) == RUNS_KEPT and "cut off" in own.alone and "run 0" not in own.alone
+
+
+def test_what_came_in_one_second_to_several_runs_is_in_the_order_of_time() -> None:
+    """One was answered at the beginning of a second, and one at its end."""
+    at = np.array([5_900_000, 5_100_000, 5_950_000, 6_000_000])
+    kept = _seconds(Answers(at, at - 1, np.array([0, 1, 0, 1])))
+    assert kept.at.tolist() == [5_100_000, 5_950_000, 6_000_000] and kept.run.tolist() == [1, 0, 1]
