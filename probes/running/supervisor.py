@@ -215,7 +215,9 @@ class Keeper:
         """Close the clients, except after a deliberate crash, and the log. One whose login is refused cannot leave its
         group in order: closing it might not return, and it would go on with that login for ever."""
         begun = life_log.begin()
-        if error != Crash.code and error not in LOGIN_REFUSED:
+        if error == Crash.code or error in LOGIN_REFUSED:
+            probe.let_go()
+        else:
             try:
                 bounded(probe.close, self._config.close_within, life_log.alive, f"close-{probe.name}")
             except ClientStuck as stuck:

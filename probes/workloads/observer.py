@@ -175,6 +175,9 @@ class Observer(Probe):
             self._offsets.close()
         self._admin = None
 
+    def let_go(self) -> None:
+        self.close()  # an admin client and the callback that it was given hold each other for ever
+
     def observe(self) -> None:
         """Ask everybody who is not still to answer, and log the answers that come at once."""
         if self._offsets is not None:

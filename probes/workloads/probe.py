@@ -171,6 +171,10 @@ class Probe(ABC):
         """The default: nothing is left to do."""
         return
 
+    def let_go(self) -> None:
+        """Instead of `close`, where its clients are not to be closed in order. The default: whoever held them goes."""
+        return
+
     def labels(self) -> dict[str, str]:
         """What the start row's settings say beside the client's own settings."""
         labels = {"name": self.name}

@@ -316,7 +316,9 @@ def _meet_listings(state: State, sends: Sightings, listings: Sightings, *, all_k
                 continue  # nothing was sent before it had been over
             mine = indices(listed.boot == reader)
             if state.held and not all_known:  # a lower end, listed before the record was sent, may be still to come
-                mine = mine[own.at[last[mine]] <= int(listings.at[listings.boot == reader].max()) - state.held]
+                apart = ahead(state, reader, sender)
+                told = int(listings.at[listings.boot == reader].max()) - state.held if apart < UNKNOWN else -UNKNOWN
+                mine = mine[own.at[last[mine]] + max(apart, 0) <= told]
             if not len(mine):
                 continue
             for i in _telling(gap[mine], listed.at[mine], mine):

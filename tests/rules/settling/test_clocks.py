@@ -303,6 +303,18 @@ def test_while_log_time_is_held_back_a_lower_end_may_be_still_to_come() -> None:
     assert between(state) == (pytest.approx(16_001_000 + HELD // DRIFT, abs=1_000), UNKNOWN)
 
 
+def test_nor_is_all_here_by_two_clocks_that_are_further_apart_than_log_time_is_held_back() -> None:
+    """a's clock is 20 minutes behind b's: what b lists a quarter of an hour later, by the numbers, is from before."""
+    state = sent_by_a()
+    state.held = HELD
+    later_by_a(state, (5, 3, 160))
+    listed(state, (20, 1100), (20, 1200))
+    assert between(state) == (UNKNOWN, UNKNOWN)
+    listed(state, (5, 1300), (9, 1370), (12, 1371))
+    settle(state)
+    assert between(state) == (pytest.approx(1_210_000_000 + HELD // DRIFT, abs=10_000), UNKNOWN)
+
+
 def test_what_was_listed_before_a_cut_shows_what_lies_below_it() -> None:
     state = sent_by_a((0, 5, 100), (5, 5, 101))
     listed(state, (10, 116.004), (10, 116.5), (5, 117), (6, 118))
