@@ -20,6 +20,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 PROCESSES: Final = ("self", "jvm", "worker")
+TABLES: Final = "tables"
 SIZE_INTERVAL: Final = 60.0
 """Seconds between two looks at every file of the data folder."""
 
@@ -31,7 +32,7 @@ class ProcessMetrics(Collector):
     def __init__(self, written: Sequence[Path] = ()) -> None:
         self._self = psutil.Process()
         self._written = written
-        self._measured: tuple[float, int] | None = None
+        self._measured: tuple[float, dict[str, int]] | None = None
         self._seconds: dict[tuple[int, float], tuple[str, float]] = {}
 
     def collect(self) -> Iterable[Metric]:
@@ -91,16 +92,23 @@ class ProcessMetrics(Collector):
             value=used.free,
         )
         yield GaugeMetricFamily("offsetwatch_disk_size_bytes", "The size of that disk.", value=used.total)
+        parts = self._sizes(self._written[0])
         yield GaugeMetricFamily(
             "offsetwatch_data_bytes",
             "What the data folder takes: tables, checkpoints, journals, logs; looked at once a minute.",
-            value=self._size(self._written[0]),
+            value=sum(parts.values()),
         )
+        of_each = GaugeMetricFamily(
+            "offsetwatch_data_part_bytes", "The same by folder, of the tables by table.", labels=("part",)
+        )
+        for part, size in sorted(parts.items()):
+            of_each.add_metric((part,), size)
+        yield of_each
 
-    def _size(self, folder: Path) -> int:
+    def _sizes(self, folder: Path) -> dict[str, int]:
         now = time.monotonic()
         if self._measured is None or now - self._measured[0] > SIZE_INTERVAL:
-            self._measured = now, _size_of(folder)
+            self._measured = now, _sizes_of(folder)
         return self._measured[1]
 
     def _fold(self) -> None:
@@ -112,8 +120,24 @@ class ProcessMetrics(Collector):
             self._seconds[-PROCESSES.index(kind), 0.0] = kind, known + spent
 
 
+def _sizes_of(folder: Path) -> dict[str, int]:
+    """Bytes by the parts of a data folder: what lies in it, of the tables each by itself."""
+    sizes: dict[str, int] = {}
+    with suppress(OSError):
+        for part in sorted(folder.iterdir()):
+            if part.name == TABLES and part.is_dir():
+                sizes |= {f"{TABLES}/{table.name}": _size_of(table) for table in part.iterdir()}
+            else:
+                sizes[part.name] = _size_of(part)
+    return sizes
+
+
 def _size_of(folder: Path) -> int:
-    """Bytes of all files below a folder. What goes away meanwhile is not counted."""
+    """Bytes of all files below a folder, or of a file. What goes away meanwhile is not counted."""
+    if not folder.is_dir():
+        with suppress(OSError):
+            return folder.lstat().st_size
+        return 0
     total, folders = 0, [str(folder)]
     while folders:
         try:

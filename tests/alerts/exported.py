@@ -34,7 +34,7 @@ class Exported(NamedTuple):
 
 def monitor() -> CollectorRegistry:
     """The registry of a monitor, without probes."""
-    metrics = Metrics(build=versions(), partition_series="all", written=[Path.cwd()])
+    metrics = Metrics(build=versions(), partition_series="all", written=[Path(__file__).parent])
     metrics.partitions([SUMMARY])
     metrics.deliver([event(finding("lost-write"), grace=1.0), event(finding("unseen", event="opened"))])
     metrics.know_channel("log")
@@ -58,7 +58,7 @@ def probes() -> CollectorRegistry:
     status = CommitterStatus(rows=1, backlog=1, append_seconds=1.0)
     registry.register(ProbeMetrics(lambda: counters, lambda: status, lambda: "c"))
     registry.register(LevelMetrics(lambda: measured, lambda: "c", brokers=16))
-    registry.register(ProcessMetrics([Path.cwd()]))
+    registry.register(ProcessMetrics([Path(__file__).parent]))
     return registry
 
 

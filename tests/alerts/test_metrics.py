@@ -120,6 +120,8 @@ def test_the_disk_and_what_the_data_take_of_it(tmp_path: Path) -> None:
     metrics = Metrics(build={}, written=[tmp_path, tmp_path / "not-there"])
     value = metrics.registry.get_sample_value
     assert value("offsetwatch_data_bytes") == 5017
+    assert value("offsetwatch_data_part_bytes", {"part": "tables/history"}) == 5000
+    assert value("offsetwatch_data_part_bytes", {"part": "run"}) == 17
     assert 0 < (value("offsetwatch_disk_free_bytes") or 0) < (value("offsetwatch_disk_size_bytes") or 0)
     (tmp_path / "tables" / "history" / "more").write_bytes(b"x" * 5000)
     assert value("offsetwatch_data_bytes") == 5017, "every file is looked at once a minute"
