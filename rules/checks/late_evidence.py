@@ -103,11 +103,11 @@ def fold(own: Late, passage: Passage) -> None:
     kept = []
     for (kind, number), one in held.items():
         since, told = known.pop((kind, number), (one.since, -1))
-        if told < 0 and one.hold == "operation" and report.outages.undecided(EVIDENCE_LATE, now, _run(state, number)):
+        if told < 0 and one.hold == "operation" and report.outages.undecided(EVIDENCE_LATE, now, state.run_of(number)):
             continue
         if told < 0 or now - told >= AGAIN:
             told = now
-            _tell("holds", (kind, number), one, now, report, _run(state, number))
+            _tell("holds", (kind, number), one, now, report, state.run_of(number))
         kept.append([kind, number, since, told])
     for (kind, number), (since, _) in known.items():
         _tell("ended", (kind, number), _Held(since, "operation", "", {}), now, report)
@@ -188,12 +188,6 @@ def _of_process(state: State, number: int, since: int, now: int, runs: Mapping[i
 
 def _seconds(micros: int) -> int:
     return round(micros / 1e6)
-
-
-def _run(state: State, number: int) -> str:
-    """The run of a process."""
-    process = state.processes.get(number)
-    return process.run if process is not None else ""
 
 
 def _tell(

@@ -7,14 +7,15 @@ whatever only the leader can have said. What it is told of the other brokers tha
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from rules.vocabulary.objectives import SECOND
 from rules.vocabulary.slices import NO_LOGIN
 
-RECENT = 15 * SECOND
+RECENT: Final = 15 * SECOND
 """The observer asks at least this often, a new life of it included."""
-KEPT = 8
-"""Spells of a side, and runs."""
+KEPT: Final = 8
+"""Spells of a side, and the runs that it names."""
 
 
 @dataclass(slots=True)

@@ -243,15 +243,10 @@ def _open(walk: Walk, at: Ints, ticks: range, tell: Callable[[int, bool], None],
             break
         tell(t, True)
     if key in walk.state.open_conditions:
-        until = report.explained_until(NAME, key, _run(walk))
+        until = report.explained_until(NAME, key, walk.state.run_of(walk.process))
         t = max(ticks.start, int(at.searchsorted(until)))
         if t < ticks.stop:
             tell(t, True)
-
-
-def _run(walk: Walk) -> str:
-    process = walk.state.processes.get(walk.process)
-    return process.run if process is not None else ""
 
 
 def _tell_at(
@@ -259,7 +254,8 @@ def _tell_at(
 ) -> None:  # fmt: skip
     spell = next((s for first, last, s in bounds if first <= t < last), None)
     evidence: dict[str, Any] = dict(spell.evidence) if spell else {"process": walk.process}
-    of = f" of run {_run(walk)}" if report.outages.alone and _run(walk) else ""
+    run = walk.state.run_of(walk.process) if report.outages.alone else ""  # which of several hosts
+    of = f" of run {run}" if run else ""
     message = f"{walk.name}{of} has not moved from offset {evidence.get('position')}" + (
         ", and no watermark can be read" if evidence.get("why") == "blind" else ", and there is more to read"
     )

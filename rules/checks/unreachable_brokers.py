@@ -37,7 +37,7 @@ from rules.arrays.intervals import EMPTY, Bools, Ints, each, heads, indices
 from rules.checks.reachability import RECENT, Side
 from rules.kept.check import Check, News, Passage
 from rules.kept.codec import Table, concat, take
-from rules.kept.outages import Elsewhere, Outages
+from rules.kept.outages import OfOneRun, Outages
 from rules.kept.report import Report
 from rules.vocabulary.conditions import UNREACHABLE
 from rules.vocabulary.objectives import SECOND
@@ -156,7 +156,7 @@ def _follow(own: Reach, event: list[Any], report: Report) -> None:
 
 def _outages(own: Reach, report: Report) -> Outages:
     alone = (
-        {run: Elsewhere(side.all_spells, side.elsewhere) for run, side in own.alone.items()}
+        {run: OfOneRun(side.all_spells, side.elsewhere) for run, side in own.alone.items()}
         if len(own.alone) > 1
         else {}
     )

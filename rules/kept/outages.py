@@ -42,8 +42,8 @@ def cause_id(anomaly: str, cluster: str, run: str = "") -> str:
 
 
 @dataclass(slots=True)
-class Elsewhere:
-    """The `spells` and the `elsewhere` of one run: see `Outages`."""
+class OfOneRun:
+    """`spells` and `elsewhere` as one run has them: see `Outages`."""
 
     spells: list[list[int]] = field(default_factory=list)
     elsewhere: list[list[int]] = field(default_factory=list)
@@ -63,7 +63,7 @@ class Outages:
     elsewhere: list[list[int]] = field(default_factory=list)
     few: list[list[int]] = field(default_factory=list)
     throttled: list[list[int]] = field(default_factory=list)
-    alone: dict[str, Elsewhere] = field(default_factory=dict)
+    alone: dict[str, OfOneRun] = field(default_factory=dict)
 
     def undecided(self, name: str, at: int, run: str = "") -> bool:
         """Does a condition that is due at `at` wait, because the cluster may be away?"""

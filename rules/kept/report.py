@@ -146,10 +146,8 @@ class Report:
         number stands in the evidence, or the subject says it; "" where there is none, or it does not matter."""
         if not self.outages.alone or not subject:
             return ""
-        process = self.state.processes.get(evidence.get("process", subject[0]))
-        if process is not None and process.run:
-            return process.run
-        return str(subject[0]).rpartition(" of run ")[2] if isinstance(subject[0], str) else ""
+        told = str(subject[0]).rpartition(" of run ")[2] if isinstance(subject[0], str) else ""
+        return self.state.run_of(evidence.get("process", subject[0])) or told
 
     def _note_explained(self, key: str, explained: bool) -> None:
         known = self.state.explained

@@ -434,6 +434,11 @@ class State:
         process = self.processes.get(number)
         return f"{process.name} (process {number})" if process is not None and process.name else f"process {number}"
 
+    def run_of(self, number: int) -> str:
+        """The run of a process; "" while nobody knows."""
+        process = self.processes.get(number)
+        return process.run if process is not None else ""
+
 
 def dump(state: State, kinds: Mapping[str, type]) -> bytes:
     """The state, with those of the checks, as bytes; `kinds`: the type of each check's state."""
