@@ -41,6 +41,13 @@ def away(event_: str, *, at: float) -> FindingEvent:
     return told("cluster-unreachable", (), at=at, event_=event_, topic="", partition=-1, evidence={"brokers": [1]})
 
 
+def test_a_run_that_is_cut_off_is_an_incident_beside_that_of_all() -> None:
+    runs = {"brokers": [3], "runs": ["west"], "run": "west", "answered": ["east"]}
+    alone = told("cluster-unreachable", ("west",), at=5, event_="opened", topic="", partition=-1, evidence=runs)
+    other = replace(alone, id="another", evidence=runs | {"runs": ["north"], "run": "north"})
+    assert len(standing(away("opened", at=0), alone, other)) == 3
+
+
 def standing(*events: FindingEvent, now: float | None = None, **options: Any) -> list[Incident]:
     """The incidents, the oldest first, `now` seconds after noon; else when the last event was counted."""
     incidents = Incidents(**options)

@@ -36,7 +36,7 @@ def side_by_side(
     for i in range(seconds):
         for name, fine in (("observer of east", east), ("observer of west", west)):
             if fine:
-                h.row(name, "offsets", log_start=0, log_end=1, last_stable=1)
+                h.row(name, "offsets", log_start=0, log_end=2, last_stable=2)
             elif i % 3 == 2:
                 settings = {"leader": "3", "silent": "3", "brokers": "1,2,3"}
                 since = h.at(h.time - 2.5)
@@ -121,6 +121,43 @@ def test_a_writer_elsewhere_that_is_stuck_meanwhile_stands_for_itself(fed: Calla
     assert [f.subject for f in opened(store, "cluster-unreachable")] == [("west",)]
     (stuck,) = opened(store, "stuck-producer")
     assert (stuck.subject, stuck.implied_by) == (("writer-1 of run east",), None)
+
+
+def unread(h: History) -> None:
+    """A reader of west's holds the partition, and does not move from when a record was sent to it."""
+    h.start("reader of west", name="reader-1", mode="assign").run = "west"
+    h.assign("reader of west").run = "west"
+    side_by_side(h, 8)
+    h.send("another", 0, 1, at=0).run = "east"
+    h.poll("reader of west", [("another", 0, 1, 0)]).run = "west"
+    side_by_side(h, 1)
+    h.send("another", 1, 1, at=1).run = "east"
+    side_by_side(h, 1)
+
+
+@FEEDS
+def test_a_reader_that_stands_still_is_explained_names_its_run_and_is_told_again_where_it_outlasts_that(
+    fed: Callable[[History], Store],
+) -> None:
+    h = History()
+    unread(h)
+    side_by_side(h, 60, west=False, stuck="another")
+    side_by_side(h, 60)
+    first, again = opened(fed(h), "stuck-consumer")
+    assert (first.implied_by, again.implied_by) == (ALONE, None)
+    assert "of run west has not moved from offset" in first.message
+
+
+@FEEDS
+def test_who_is_due_before_all_are_known_to_be_cut_off_waits_for_that(fed: Callable[[History], Store]) -> None:
+    """Nobody else is answered for half a minute either, from three seconds later on."""
+    h = History()
+    unread(h)
+    side_by_side(h, 3, west=False, stuck="another")
+    side_by_side(h, 50, east=False, west=False, stuck="another")
+    store = fed(h)
+    assert [f.subject for f in opened(store, "cluster-unreachable")] == [()]
+    assert {f.implied_by for f in opened(store, "stuck-consumer")} == {cause_id("cluster-unreachable", "c")}
 
 
 def test_of_more_runs_than_are_kept_the_one_that_asks_in_vain_is() -> None:

@@ -99,3 +99,18 @@ def test_what_waits_on_a_cluster_that_does_not_answer_is_explained_by_it() -> No
     assert (last.implied_by, last.evidence["partitions"]) == (cause_id("cluster-unreachable", "c"), 1)
     (alone,) = joined(known, fact("holds", 1, 12, waits=False), now=12)
     assert alone.implied_by is None
+
+
+def test_what_waits_in_the_processes_of_a_run_that_is_cut_off_says_so_and_what_waits_elsewhere_does_not() -> None:
+    cut_off = fact("holds", 1, 10, anomaly=UNREACHABLE)
+    about = orjson.loads(cut_off["about"])
+    reach = {"runs": ["west"], "run": "west", "answered": ["east"]}
+    about |= {"subject": ["west"], "evidence": about["evidence"] | reach | {"whole_cluster": False}}
+    cut_off["about"] = orjson.dumps(about).decode()
+    for run, cause in (("west", cause_id(UNREACHABLE, "c", "west")), ("east", None)):
+        waiting = fact("holds", 1, 11)
+        waiting["about"] = orjson.dumps(orjson.loads(waiting["about"]) | {"run": run}).decode()
+        told = joined({}, cut_off, waiting, now=11)
+        assert [(one.anomaly, one.subject, one.implied_by) for one in told] == [
+            (UNREACHABLE, ("west",), None), (LATE, ("process", 5), cause),
+        ]  # fmt: skip

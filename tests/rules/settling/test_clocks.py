@@ -315,6 +315,18 @@ def test_nor_is_all_here_by_two_clocks_that_are_further_apart_than_log_time_is_h
     assert between(state) == (pytest.approx(1_210_000_000 + HELD // DRIFT, abs=10_000), UNKNOWN)
 
 
+def test_nor_where_a_record_has_told_how_far_they_are_apart() -> None:
+    state = sent_by_a((0, 1, 100))
+    state.held = HELD
+    h = History()
+    h.poll("r", [("w", 0, 1, 0)], **timed("b", 1_305, 1_205))
+    taken(state, h)
+    apart, _ = between(state)
+    later_by_a(state, (5, 3, 160))
+    listed(state, (20, 1_100), (20, 1_200))
+    assert between(state)[0] == pytest.approx(apart, abs=500_000) and apart > 1_200_000_000
+
+
 def test_what_was_listed_before_a_cut_shows_what_lies_below_it() -> None:
     state = sent_by_a((0, 5, 100), (5, 5, 101))
     listed(state, (10, 116.004), (10, 116.5), (5, 117), (6, 118))
