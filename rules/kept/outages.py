@@ -80,7 +80,9 @@ class Outages:
         if spell is None:
             return None
         if any(one is spell for one in self._of_run(name, run)):
-            return cause_id(UNREACHABLE, self.cluster, run)
+            # What was called away together with all is told of all, and not of the run.
+            together = any(0 <= whole[1] <= spell[1] < _end(whole) for whole in self.spells)
+            return cause_id(UNREACHABLE, self.cluster, "" if together else run)
         if any(one is spell for one in self.few):
             return cause_id(UNDER_MIN_ISR, self.cluster)
         throttled = any(one is spell for one in self.throttled)

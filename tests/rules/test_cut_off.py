@@ -149,11 +149,14 @@ def test_a_reader_that_stands_still_is_explained_names_its_run_and_is_told_again
 
 
 @FEEDS
-def test_who_is_due_before_all_are_known_to_be_cut_off_waits_for_that(fed: Callable[[History], Store]) -> None:
-    """Nobody else is answered for half a minute either, from three seconds later on."""
+@pytest.mark.parametrize("later", [3, 8])
+def test_who_is_due_before_all_are_known_to_be_cut_off_waits_for_that(
+    later: int, fed: Callable[[History], Store]
+) -> None:
+    """Nobody else is answered for half a minute either, from some seconds later on: then nothing is told of one run."""
     h = History()
     unread(h)
-    side_by_side(h, 3, west=False, stuck="another")
+    side_by_side(h, later, west=False, stuck="another")
     side_by_side(h, 50, east=False, west=False, stuck="another")
     store = fed(h)
     assert [f.subject for f in opened(store, "cluster-unreachable")] == [()]
