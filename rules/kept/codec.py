@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from rules.arrays.intervals import EMPTY, Ints
 
-_MAGIC: Final = b"OWV"
+_MAGIC: Final = b"OWW"
 """Another one with each change of how things are written that is none of the shape of what is."""
 _HEAD: Final = struct.Struct("<3sIIII")
 _CODEC: Final = pa.Codec("zstd", 3)

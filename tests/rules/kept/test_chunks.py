@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rules.kept.chunks import SPAN, Chunks, Undeclared, Values, chunk_name
+from rules.kept.chunks import ASPECTS, SPAN, Aspect, Chunks, Undeclared, Values, chunk_name
 
 
 def values(writer: int, start: int, end: int) -> Values:
@@ -41,3 +41,50 @@ def test_how_far_a_chunk_reaches_is_kept_with_it() -> None:
         [7], [3 * SPAN], [3 * SPAN + 2],
     ]  # fmt: skip
     assert Chunks({}, {name}).top(7, 3) == -1
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_what_was_added_is_what_is_kept(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    name, base = chunk_name(7, 3), 3 * SPAN
+    upto = [0, 1, SPAN - 1, SPAN, *random.integers(1, SPAN, 4).tolist()][seed % 8]
+    share = random.choice([0.0, 0.2, 0.5, 1.0])
+    placed = (np.arange(SPAN) < upto) & (np.repeat(random.random(SPAN // 4), 4) >= share)
+    shapes = [
+        placed, ~placed & (np.arange(SPAN) < upto), ~placed, np.zeros(SPAN, bool), np.ones(SPAN, bool),
+        random.random(SPAN) < share, placed ^ (random.random(SPAN) < 0.01), np.arange(SPAN) < upto,
+    ]  # fmt: skip
+    told = {"placed": placed} | {one: shapes[i] for i, one in enumerate(ASPECTS[1:])}
+    if seed % 3 == 0:
+        told["placed"] = shapes[int(random.integers(len(shapes)))]
+    chunks = Chunks({}, {name})
+    for aspect in ASPECTS:
+        members = base + np.flatnonzero(told[aspect])
+        chunks.add(aspect, (np.full(len(members), 7), members, members + 1))
+    chunks.stands(7, 3, seed)
+    stored = chunks.changed()[name]
+    assert stored is not None
+    again = Chunks({name: stored}, {name})
+    assert again.top(7, 3) == seed
+    for aspect in ASPECTS:
+        _, start, end = again.having(aspect, values(7, base, base + SPAN))
+        found = [base + i for i in range(SPAN) if told[aspect][i]]
+        assert [one for a, b in zip(start.tolist(), end.tolist(), strict=True) for one in range(a, b)] == found
+    again.add("placed", values(7, base, base))  # nothing, but it is written anew
+    again.stands(7, 3, SPAN)
+    changed = again.changed()[name]
+    assert changed is not None and changed[12:] == stored[12:]
+
+
+def test_what_is_as_it_stands_in_the_log_takes_no_room() -> None:
+    def taken(*aspects: Aspect, but: Aspect | None = None) -> int:
+        chunks = Chunks({}, {chunk_name(7, 0)})
+        aborted = np.flatnonzero(np.random.default_rng(1).random(1_000) < 0.2)
+        kept = np.setdiff1d(np.arange(1_000), aborted)
+        for aspect, of in [(one, kept) for one in aspects] + ([(but, aborted)] if but else []):
+            chunks.add(aspect, (np.full(len(of), 7), 4 * of, 4 * of + 4))
+        stored = chunks.changed()[chunk_name(7, 0)]
+        assert stored is not None
+        return len(stored)
+
+    assert taken("placed") == taken("placed", "polled", "delivered", but="failed")
