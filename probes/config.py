@@ -263,6 +263,13 @@ class ProbesConfig(Section):
     run: str | None = Field(
         None, description="The id in every tag of these probes; kept in the journal folder if unset."
     )
+    journal_max_gb: float | None = Field(
+        None,
+        gt=0,
+        le=1e6,
+        description="What the journals may hold that the probe log does not have yet, gigabytes of 10^9 bytes. At that"
+        " probes end in order, until a tenth is free again; no limit but the disk if unset.",
+    )
     known_runs: tuple[str, ...] = Field(
         default=(), description="Runs of other hosts whose records in these topics are ours."
     )

@@ -23,6 +23,7 @@ from typing import Any, Final
 from probes.clock import Going
 from probes.kafka.calls import BEAT, bounded
 from probes.kafka.errors import CLOSE_STUCK, ClientError, ClientStuck, Crash, ProbeError, translate
+from probes.log.commits.backlog import Spool
 from probes.log.errors import JournalUnwritable, ProbeLogError
 from probes.log.journals.journal import Journal
 from probes.log.life_log import Abandoned, LifeLog
@@ -71,8 +72,9 @@ class Spec:
 class Keeper:
     """Keeps one probe running."""
 
-    def __init__(self, spec: Spec, world: World, journals: Path, stop: threading.Event) -> None:
+    def __init__(self, spec: Spec, world: World, journals: Path, spool: Spool, stop: threading.Event) -> None:
         self.spec, self._world, self._journals, self.stop = spec, world, journals, stop
+        self._spool = spool
         self._config = world.config.supervision
         self.counters = Counters(spec.name, spec.kind)
         seed = world.config.unrest.seed
@@ -176,6 +178,7 @@ class Keeper:
         return float(min(self._config.backoff * 2 ** (failures - 1), limit) * self._rng.uniform(0.5, 1.5))
 
     def _one_life(self, attempt: _Attempt) -> None:
+        self._spool.check()
         layout = self._world.layout()
         probe = self.spec.make(
             self.spec.name, self._world, layout, self.counters, self._carried, self._rng, **dict(self.spec.options)
@@ -194,6 +197,7 @@ class Keeper:
             while not self.stop.is_set() and self._world.layout().same_places(layout):
                 probe.turn()
                 probe.look_at_login()
+                self._spool.check()
             self.counters.state = "closing"
             probe.stopping.set()
             if self.stop.is_set():
@@ -319,6 +323,8 @@ class Supervisor:
 
     def __init__(self, specs: Sequence[Spec], world: World, journals: Path) -> None:
         self._world, self._journals = world, journals
+        most = world.config.journal_max_gb
+        self._spool = Spool(journals, None if most is None else round(most * 1e9))
         self._config = world.config.supervision
         self._stops = {rank: threading.Event() for rank in sorted(set(RANKS.values()))}
         self.keepers = [self._keeper(spec) for spec in specs]
@@ -355,7 +361,7 @@ class Supervisor:
         return [keeper.counters.copy() for keeper in self.keepers]
 
     def _keeper(self, spec: Spec) -> Keeper:
-        return Keeper(spec, self._world, self._journals, self._stops[RANKS.get(spec.kind, 1)])
+        return Keeper(spec, self._world, self._journals, self._spool, self._stops[RANKS.get(spec.kind, 1)])
 
     def _watch(self) -> None:
         going = Going()

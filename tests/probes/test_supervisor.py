@@ -100,10 +100,9 @@ class Running:
         self.login = {"sasl.password": "old"}
         self.supervisor: Supervisor | None = None
 
-    def start(self, *kinds: type[Scripted], **supervision: Any) -> None:
-        config = ProbesConfig.model_validate(
-            {"supervision": {"backoff": 0.05, "close_within": 60, "stuck_after": 60, **supervision}}
-        )
+    def start(self, *kinds: type[Scripted], journal_max_gb: float | None = None, **supervision: Any) -> None:
+        limits = {"backoff": 0.05, "close_within": 60, "stuck_after": 60, **supervision}
+        config = ProbesConfig.model_validate({"supervision": limits, "journal_max_gb": journal_max_gb})
         connection = Connection("x:1", lambda: dict(self.login))
         world = World(config, connection, self.clock, "run-a", frozenset({"run-a"}), lambda: self.layout)
         specs = [Spec(kind.__name__.lower(), kind, (("diary", self.diary),)) for kind in kinds or (Scripted,)]

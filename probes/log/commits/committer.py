@@ -33,6 +33,7 @@ import pyarrow as pa
 
 from probes.clock import Clock
 from probes.log.commits.append_plan import Part, Plan, load, save
+from probes.log.commits.backlog import backlog, planned
 from probes.log.commits.confirmations import Confirmations, Moment, counted
 from probes.log.commits.destination import Destination
 from probes.log.commits.history import History
@@ -143,6 +144,7 @@ class Committer:
         self._impossible: set[str] = set()
         self._loaded = False
         self._plan: Plan | None = None
+        self._appended: Mapping[str, Part] | None = None
         self._pending: _Pending | None = None
         self._more = True
         self._waiting = False
@@ -174,7 +176,9 @@ class Committer:
         """From any thread."""
         status = self._status
         lag = self._clock.now() - status.last_commit if status.last_commit else None
-        return replace(status, lag=lag)
+        # Looked at now: an append that fails, or does not return, is when it matters.
+        appended = self._appended if self._appended is not None else planned(self.folder)
+        return replace(status, lag=lag, backlog=backlog(self.folder, appended))
 
     @property
     def knows_what_is_appended(self) -> bool:
@@ -288,6 +292,7 @@ class Committer:
                 self._plan = planned
             else:
                 self._redo(planned)
+            self._appended = self._plan.parts if self._plan is not None else {}
         self._loaded = True
 
     def _is_done(self, plan: Plan) -> bool:
@@ -419,12 +424,13 @@ class Committer:
 
     def _adopt(self, pending: _Pending, seconds: float) -> int:
         self._plan, self._pending = pending.plan, None
+        self._appended = pending.plan.parts
         appended: int = pending.rows.num_rows
         reading = self._lives.reading()
         self._status = CommitterStatus(
             last_commit=from_micros(pending.plan.now), version=pending.plan.version, rows=self._status.rows + appended,
-            last_rows=appended, append_seconds=seconds, backlog=sum(reader.unread() for reader in reading),
-            lives=len(reading), unverifiable=dict(self._lives.unverifiable),
+            last_rows=appended, append_seconds=seconds, lives=len(reading),
+            unverifiable=dict(self._lives.unverifiable),
         )  # fmt: skip
         return appended
 
