@@ -5,7 +5,8 @@ judged on time. What needs it waits, however long: this says for whom. These hol
 time waits for anybody: an *operation* of it is open, or its committer has not read on; *rows* of it are missing that
 its committer has counted; its committer does not tell of its *journals* any more, though it has not closed; its whole
 *host* is silent while others are not; or the host goes on, and is behind another one by its *clock*, or its log comes
-so much later than that one's. Of the last three all processes of a host are told as one.
+so much later than that one's. Of the last three all processes of a host are told as one. One that is told as behind is
+so until it is less than half as much: clocks that are half a minute apart would else come and go.
 
 Each partition tells stage 2, which tells it once (`rules.across.shared_conditions`). An operation that is open while
 the cluster answers nobody waits on the cluster.
@@ -18,7 +19,7 @@ host, its run.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple
 
@@ -28,7 +29,7 @@ import orjson
 from rules.arrays.columns import START
 from rules.kept.check import Check, News, Passage
 from rules.kept.report import Report
-from rules.kept.state import State
+from rules.kept.state import NEVER, State
 from rules.settling.completeness import LATE, lateness
 from rules.vocabulary.conditions import EVIDENCE_LATE
 from rules.vocabulary.objectives import SECOND
@@ -100,6 +101,7 @@ def fold(own: Late, passage: Passage) -> None:
     if not held and not own.told:
         return
     known = {(kind, number): [since, told] for kind, number, since, told in own.told}
+    held |= _still_behind(state, silent, dict(own.runs), known.keys() - held.keys())
     kept = []
     for (kind, number), one in held.items():
         since, told = known.pop((kind, number), (one.since, -1))
@@ -144,6 +146,20 @@ def _held(state: State, silent: set[int], runs: Mapping[int, str]) -> dict[tuple
         else:
             one = _of_host(hold, _name(committer, runs), committer, min(times), len(times), state.now)
         found["journals" if hold == "journals" else "host", committer] = one
+    return found
+
+
+def _still_behind(
+    state: State, silent: set[int], runs: Mapping[int, str], told: Set[tuple[str, int]]
+) -> dict[tuple[str, int], _Held]:
+    """Of those that were told as late, the hosts that are hardly less behind than when they were."""
+    found: dict[tuple[str, int], _Held] = {}
+    for kind, committer in told:
+        host = state.hosts.get(committer)
+        if kind != "host" or host is None or committer in silent or state.now - host.now <= LATE // 2:
+            continue
+        if processes := sum(one.host == committer and one.known_through != NEVER for one in state.processes.values()):
+            found[kind, committer] = _behind(committer, host.now, processes, state, runs)
     return found
 
 

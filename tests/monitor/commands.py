@@ -7,7 +7,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -54,10 +54,10 @@ def silent_address() -> Iterator[str]:
         yield f"127.0.0.1:{taken.getsockname()[1]}"
 
 
-def started(*arguments: str, cwd: Path, **changed: str) -> subprocess.Popen[str]:
+def started(*arguments: str, cwd: Path, command: Sequence[str] = COMMAND, **changed: str) -> subprocess.Popen[str]:
     """The command, running in a process group of its own; its output goes to files in `cwd`, so that nothing blocks."""
     with (cwd / "out.txt").open("w") as out, (cwd / "err.txt").open("w") as err:
         return subprocess.Popen(
-            [*COMMAND, *arguments], cwd=cwd, env=environment(changed), stdout=out, stderr=err, text=True,
+            [*command, *arguments], cwd=cwd, env=environment(changed), stdout=out, stderr=err, text=True,
             start_new_session=True,
         )  # fmt: skip

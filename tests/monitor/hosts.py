@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -18,7 +19,7 @@ from monitor.demo.provocation import SentTwice, send_twice
 from monitor.process.reach import connection
 from probes.kafka.client import admin_settings, open_admin
 from probes.topics.probe_topics import ProbeTopics, layout_of
-from tests.monitor.commands import offsetwatch, started
+from tests.monitor.commands import COMMAND, offsetwatch, started
 
 FEW = {
     "OFFSETWATCH_PROBES__TOPICS__PARTITIONS": "2",
@@ -43,11 +44,17 @@ as do."""
 
 
 class Host:
-    """A machine of its own: its folder, made anew, the settings there, and the command that was started last."""
+    """A machine of its own: its folder, made anew, the settings there, and the command that was started last. `ahead`:
+    by how many seconds its wall clock is; this machine's clocks where nothing is said."""
 
-    def __init__(self, folder: Path, given: Mapping[str, str]) -> None:
+    def __init__(self, folder: Path, given: Mapping[str, str], ahead: float | None = None) -> None:
         folder.mkdir()
         self.folder = folder
+        self.command = COMMAND
+        if ahead is not None:
+            self.set_clock(ahead)
+            clocks = [str(self._ahead), f"boot of {folder.name}"]
+            self.command = [sys.executable, "-m", "tests.monitor.other_clock", *clocks]
         self.given = {"OFFSETWATCH_DATA": str(folder / "data"), **given}
         self.child: subprocess.Popen[str] | None = None
 
@@ -56,7 +63,15 @@ class Host:
         return Path(self.given["OFFSETWATCH_DATA"])
 
     def start(self, *arguments: str) -> None:
-        self.child = started(*arguments, cwd=self.folder, **self.given)
+        self.child = started(*arguments, cwd=self.folder, command=self.command, **self.given)
+
+    def set_clock(self, ahead: float) -> None:
+        """Its wall clock is set: so many seconds ahead of this machine's."""
+        self._ahead.write_text(str(ahead))
+
+    @property
+    def _ahead(self) -> Path:
+        return self.folder / "ahead"
 
     @property
     def said(self) -> str:

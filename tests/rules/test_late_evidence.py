@@ -203,6 +203,25 @@ def test_who_is_late_is_named_and_why(
     assert one.evidence["process" if subject[0] == "process" else "host"] == subject[1]
 
 
+@pytest.mark.parametrize(("right", "told"), [(20, 1), (10, 2)])
+def test_clocks_that_are_half_a_minute_apart_do_not_come_and_go(right: int, told: int) -> None:
+    """The one is behind by 31 s, or by less for some seconds out of twenty; then it is set right."""
+    h = Hosts(one=("w", "observer", "r"), two=("s", "q"))
+    h.start("q")
+    h.assign("r")
+    h.assign("s")
+    traffic(h, 100, reads="r")
+    for row in h.rows:
+        if row.process in (number("s"), number("q"), number("committer two")):
+            second = (row.completed - h.at(0)).total_seconds()
+            behind = timedelta(seconds=0 if second > 90 else right if 50 < second <= 60 else 31)
+            row.invoked, row.completed = row.invoked - behind, row.completed - behind
+            row.marks = [mark._replace(through=mark.through - behind) for mark in row.marks]
+    said = events(row_by_row(h), "evidence-late")
+    subject = ("host", number("committer two"))
+    assert [one[:2] for one in said] == [("opened", subject), ("closed", subject)] * told
+
+
 def all_is_well(h: Hosts) -> None:
     h.assign("r")
     h.start("q")
