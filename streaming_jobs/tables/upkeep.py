@@ -24,6 +24,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
+from rules.vocabulary.encodings import compacted
 from rules.vocabulary.table_errors import in_words
 from streaming_jobs.config import JobConfig, UpkeepConfig
 from streaming_jobs.location import TableLocation, TableUrl, names, opened, readers
@@ -143,7 +144,7 @@ def act(path: TableLocation, step: Step) -> str:
     """Do one step; what was done, as a line. Raises Delta's errors."""
     table = DeltaTable(str(path))
     if step.action == "compact":
-        made = table.optimize.compact()
+        made = table.optimize.compact(writer_properties=compacted() if step.table == "history" else None)
         _sync(path, table)
         return f"{step.table}: {made['numFilesRemoved']} files compacted into {made['numFilesAdded']}"
     if step.action in ("age", "thin"):

@@ -8,10 +8,11 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import WriterProperties, write_deltalake
+from deltalake import DeltaTable, WriterProperties, write_deltalake
 from pyspark.sql import SparkSession
 
 from rules.step import step
+from rules.vocabulary.encodings import compacted
 from rules.vocabulary.objectives import Objectives
 from rules.vocabulary.slices import to_table
 from streaming_jobs.config import JobConfig
@@ -77,6 +78,22 @@ def test_tasks_read_parts_of_a_file_and_the_job_all_of_it(spark: SparkSession, t
     assert sum(b.stats.slices for b in done) == history.num_rows
     assert sum(b.findings.num_rows for b in done) == 0
     assert done[-1].states["polled"].to_pylist() == [done[-1].stats.polled]
+
+
+def test_spark_reads_what_was_compacted(spark: SparkSession, tmp_path: Path, rows: pa.Table) -> None:
+    """Its vectorized reader does not know all encodings."""
+    history = tmp_path / "history"
+    for part in (rows.slice(0, 10), rows.slice(10)):
+        write_deltalake(history, part, mode="append", partition_by=["date"])
+    old = {*history.rglob("*.parquet")}
+    DeltaTable(str(history)).optimize.compact(writer_properties=compacted())
+    (new,) = {*history.rglob("*.parquet")} - old
+    seen = spark.read.parquet(str(new))
+    assert spark.conf.get("spark.sql.parquet.enableVectorizedReader") == "true"
+    columns = ["process", "slice", "op", "mono_completed"]
+    assert sorted(map(tuple, seen.select(*columns).collect())) == sorted(
+        zip(*rows.select(columns).to_pydict().values(), strict=True)
+    )
 
 
 def commit_text(config: JobConfig, version: int) -> str:

@@ -16,6 +16,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
 from probes.log.commits import data_files
+from rules.vocabulary.encodings import compacted
 from rules.vocabulary.table_errors import in_words
 
 log = logging.getLogger("offsetwatch.committer")
@@ -36,7 +37,7 @@ def tend(uri: str, most: int = UNTENDED) -> int:
         return 0
     if table.get_add_actions().num_rows < most:
         return 0
-    made = table.optimize.compact(max_concurrent_tasks=1)
+    made = table.optimize.compact(max_concurrent_tasks=1, writer_properties=compacted())
     if "://" not in uri:
         data_files.sync_commit(Path(uri), table.version(), files=True)  # before what it replaces is deleted
     table.vacuum(retention_hours=KEPT_HOURS, dry_run=False, enforce_retention_duration=False)

@@ -2,8 +2,9 @@
 
 deltalake's own writer makes 42 kB of a canary's 600 rows, of which half is not rows: the Arrow schema, statistics and
 page indexes of 77 columns, most of them empty. Here a column without values is left out (Delta reads it as null, as it
-does where a column was added later), only the log of the table tells statistics, and pages are compressed with zstd:
-21 kB, measured. Compaction puts the files together within minutes.
+does where a column was added later), only the log of the table tells statistics, numbers that go on by small steps
+are written as these, and pages are compressed with zstd: 20 kB, measured. Compaction puts the files together within
+minutes.
 
 It is cheaper, too, the more files there are: with 500 of them an append takes 32 ms of processor time and not 82.
 """
@@ -25,6 +26,7 @@ import pyarrow.parquet as pq
 from deltalake.transaction import AddAction
 
 from probes.log.journals.segments import sync
+from rules.vocabulary.encodings import BY_STEPS, STEPS
 from rules.vocabulary.file_statistics import statistics
 
 
@@ -44,7 +46,11 @@ def _written(table: Path, day: date, rows: pa.Table, selected_by: Sequence[str])
     folder = f"date={day.isoformat()}"
     (table / folder).mkdir(exist_ok=True)
     name = f"{folder}/part-00000-{uuid.uuid4()}-c000.zstd.parquet"
-    pq.write_table(held, table / name, compression="zstd", write_statistics=False, store_schema=False)
+    steps = dict.fromkeys((one for one in BY_STEPS if one in held.column_names), STEPS)
+    pq.write_table(
+        held, table / name, compression="zstd", write_statistics=False, store_schema=False, column_encoding=steps,
+        use_dictionary=[one for one in held.column_names if one not in steps],
+    )  # fmt: skip
     sync(table / name)
     sync(table / folder)
     return AddAction(

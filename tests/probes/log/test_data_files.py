@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 
 from probes.log.commits.append_plan import PLAN, load, save
 from probes.log.commits.committer import committer
+from probes.log.commits.compaction import tend
 from probes.log.rows import Shared, pack, table
 from rules.vocabulary.file_statistics import statistics
 from rules.vocabulary.slices import Slice
@@ -50,6 +51,32 @@ def test_a_file_leaves_out_what_is_empty_and_the_table_has_all_columns(folder, h
     (action,) = _added(history)
     assert action["stats"]["numRecords"] == len(rows)
     assert action["stats"]["minValues"]["process"] == min(row["process"] for row in rows)
+
+
+def test_numbers_that_go_on_by_small_steps_are_written_as_these(folder, history, clock):
+    prober = Prober.start(folder, 1, clock)
+    for _ in range(50):
+        prober.send(0)
+    with committer(folder, history, clock) as one:
+        one.commit()
+        assert encodings(*history.glob("date=*/*.parquet")) == {"slice", "op", "completed", "invoked"} | {
+            "mono_invoked", "mono_completed",
+        }  # fmt: skip
+        rows = table_rows(history)
+        prober.send(1)
+        one.commit()
+    written = {*history.glob("date=*/*.parquet")}
+    assert tend(str(history), 2) == 2
+    (compact,) = {*history.glob("date=*/*.parquet")} - written
+    assert encodings(compact) >= {"slice", "op", "completed", "invoked", "mono_invoked", "mono_completed"}
+    assert [row for row in table_rows(history) if row in rows] == rows
+
+
+def encodings(file):
+    """The columns of a file that are written by their steps."""
+    told = pq.ParquetFile(file).metadata.row_group(0)
+    columns = [told.column(i) for i in range(told.num_columns)]
+    return {one.path_in_schema for one in columns if "DELTA_BINARY_PACKED" in one.encodings}
 
 
 def _added(history):
