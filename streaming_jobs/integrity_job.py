@@ -28,7 +28,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from rules.vocabulary.finding import Finding
 from rules.vocabulary.table_errors import in_words
-from streaming_jobs.batch_progress import Progress, from_spark
+from streaming_jobs.batch_progress import BatchProgress, from_spark
 from streaming_jobs.config import JobConfig
 from streaming_jobs.errors import EvidenceGap, FileUnreadable, JobError, JobFailed, StateFormat, translated
 from streaming_jobs.history import damage
@@ -67,7 +67,7 @@ class Listeners:
     ended by itself. `on_rebuild` is given lines for the user while the state is rebuilt."""
 
     on_batch: Sequence[Listener] = ()
-    on_progress: Sequence[Callable[[Progress], None]] = ()
+    on_progress: Sequence[Callable[[BatchProgress], None]] = ()
     on_failure: Sequence[Callable[[JobError], None]] = ()
     on_rebuild: Sequence[Callable[[str], None]] = ()
 
@@ -504,4 +504,4 @@ class IntegrityJob:
                 log.info("%s", line)
 
 
-__all__ = ["Batch", "IntegrityJob", "Listeners", "Progress", "session_settings"]
+__all__ = ["Batch", "BatchProgress", "IntegrityJob", "Listeners", "session_settings"]

@@ -37,7 +37,7 @@ from streaming_jobs.errors import TableError
 from streaming_jobs.tables.findings import current_findings
 
 if TYPE_CHECKING:
-    from streaming_jobs.integrity_job import Batch, Progress
+    from streaming_jobs.integrity_job import Batch, BatchProgress
 
 PROVOKE_AFTER: Final = 30.0
 """Seconds from the start of the demonstration; later where the checks are not at work by then."""
@@ -331,7 +331,7 @@ class _Demo:
             self._raised += [_row(event) for event in events if event.event == "raised"]
             self._look()
 
-    def _on_progress(self, progress: Progress) -> None:
+    def _on_progress(self, progress: BatchProgress) -> None:
         self._figures.progress = progress
         if self._player is None:
             self._say("the checks are at work; all is well so far")

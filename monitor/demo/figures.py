@@ -16,7 +16,7 @@ from streaming_jobs.checks_stalled import NAME as CHECKS_STALLED
 
 if TYPE_CHECKING:
     from probes.workloads.probe import Counters
-    from streaming_jobs.integrity_job import Batch, Progress
+    from streaming_jobs.integrity_job import Batch, BatchProgress
 
 _RATE_OVER: Final = 5.0
 _LEAST_SPAN: Final = 0.5
@@ -39,7 +39,7 @@ class Figures:
         """What is being done now, for the user."""
         self.cluster = ""
         self.url: str | None = None
-        self.progress: Progress | None = None
+        self.progress: BatchProgress | None = None
         self.batches = 0
         self.checking_since = 0.0
         """Seconds from the start to the first batch; 0 before."""

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from streaming_jobs.cycles.search import CycleJob, Searched
-    from streaming_jobs.integrity_job import Batch, IntegrityJob, Progress
+    from streaming_jobs.integrity_job import Batch, BatchProgress, IntegrityJob
     from streaming_jobs.verdicts.sink import Unwritten
 
 log = logging.getLogger(__name__)
@@ -68,7 +68,7 @@ class Told:
 
     say: Callable[[str], None]
     on_batch: Callable[[Batch], None]
-    on_progress: Sequence[Callable[[Progress], None]]
+    on_progress: Sequence[Callable[[BatchProgress], None]]
     on_cycles: Callable[[Searched], None]
     on_condition: Callable[[Finding], None]
 
@@ -293,7 +293,7 @@ class Checks:
             job.abandon()
             self._unwritten = job.unwritten
 
-    def _on_done(self, progress: Progress) -> None:
+    def _on_done(self, progress: BatchProgress) -> None:
         self._served = True
         with self._lock:
             opened, self._opened = self._opened, None

@@ -58,7 +58,7 @@ from streaming_jobs.tables.lease import Lease
 
 if TYPE_CHECKING:
     from streaming_jobs.cycles.search import Searched
-    from streaming_jobs.integrity_job import Batch, Progress
+    from streaming_jobs.integrity_job import Batch, BatchProgress
 
 Say = Callable[[str], None]
 REASONS_TOLD: Final = 16
@@ -72,7 +72,7 @@ class Audience:
 
     channels: Sequence[Channel] = ()
     events: Sequence[Callable[[list[FindingEvent], Batch], None]] = ()
-    progress: Sequence[Callable[[Progress], None]] = ()
+    progress: Sequence[Callable[[BatchProgress], None]] = ()
 
 
 class Watch:
@@ -296,7 +296,7 @@ class Watch:
                     " what waits for them is given up after ten minutes (they are in the table rejected)"
                 )
 
-    def _on_batch_done(self, progress: Progress) -> None:
+    def _on_batch_done(self, progress: BatchProgress) -> None:
         self._checked = True
         if self._board is not None:
             self._board.done(progress)

@@ -35,7 +35,7 @@ from monitor.status import incident_view, overview_view
 from monitor.status.access import Access, Rules
 from monitor.status.board import Board, Seen
 from monitor.status.evidence import EvidenceReader
-from monitor.status.pace import Pace, Recent
+from monitor.status.pace import Recent, TrafficPace
 from monitor.status.runbook import Paragraph, sections
 from streaming_jobs.errors import TableError
 
@@ -50,7 +50,7 @@ class _Drawn:
     """The part of the first page that is refreshed, and what it was made of."""
 
     seen: Seen
-    pace: Pace | None
+    pace: TrafficPace | None
     page: overview_view.Page
     live: str
 

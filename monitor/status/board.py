@@ -24,7 +24,7 @@ from monitor.incidents.findings import Filter
 from monitor.incidents.overview import Overview, checked_rows, in_order, only_counted
 
 if TYPE_CHECKING:
-    from streaming_jobs.integrity_job import Batch, Progress
+    from streaming_jobs.integrity_job import Batch, BatchProgress
 
 BEATS: Final = 600
 LATENCIES: Final = 200
@@ -128,7 +128,7 @@ class Board:
             self._take(batch.states)
             self._records += batch.stats.sent + batch.stats.polled
 
-    def done(self, progress: Progress) -> None:
+    def done(self, progress: BatchProgress) -> None:
         """A batch is over."""
         with self._lock:
             self._beats.append(Beat(self._clock(), progress.duration, self._records))

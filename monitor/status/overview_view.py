@@ -14,7 +14,7 @@ from alerts.incidents.incident import Incident, Names, of_cluster, span, where
 from alerts.partition_metrics import readers_lag
 from monitor.incidents.overview import SILENT, Overview, age, clock, silence_json, silence_words, verdict
 from monitor.status.board import Seen
-from monitor.status.pace import Pace
+from monitor.status.pace import TrafficPace
 
 State = Literal["ok", "behind", "warning", "critical", "failed", "silent"]
 
@@ -114,7 +114,7 @@ class Page:
     signs: Sequence[tuple[State, str, str]]
 
 
-def page(seen: Seen, pace: Pace | None) -> Page:
+def page(seen: Seen, pace: TrafficPace | None) -> Page:
     """The whole page."""
     overview = seen.overview
     state, headline = told(seen)
@@ -174,7 +174,7 @@ def ago(passed: timedelta) -> str:
     return f"{seconds:.1f} s" if seconds < 9.95 else age(passed) if seconds >= 100 else f"{seconds:.0f} s"
 
 
-def as_json(seen: Seen, pace: Pace | None) -> dict[str, Any]:
+def as_json(seen: Seen, pace: TrafficPace | None) -> dict[str, Any]:
     """The same for programs: times as RFC 3339 in UTC, ids that JavaScript would round as strings."""
     state, headline = told(seen)
     checked = seen.overview.checked
@@ -296,7 +296,7 @@ def _row(incident: Incident, now: datetime) -> Row:
     )
 
 
-def _figures(seen: Seen, pace: Pace | None) -> list[Figure]:
+def _figures(seen: Seen, pace: TrafficPace | None) -> list[Figure]:
     checked = seen.overview.checked
     newest = "unknown" if checked.newest is None else f"{ago(seen.now - checked.newest)}"
     rate, last = seen.records_per_second, seen.beats[-1] if seen.beats else None

@@ -26,7 +26,7 @@ KEPT: Final = 6.0
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class TrafficPace:
     """Over the last half minute of the probe log: records sent and polled a second; milliseconds that a send took until
     it was acknowledged, the median and the 99th of a hundred (None where nothing was sent); sends and polls that did
     not end ok (transactions are aborted on purpose)."""
@@ -45,10 +45,10 @@ class Recent:
         self._history, self._clock = history, clock
         self._lock = threading.Lock()
         self._table: DeltaTable | None = None
-        self._known: Pace | None = None
+        self._known: TrafficPace | None = None
         self._until = 0.0
 
-    def pace(self, newest: datetime | None) -> Pace | None:
+    def pace(self, newest: datetime | None) -> TrafficPace | None:
         """The half minute up to `newest`, log time. None where nothing is known: no log, or none that can be read."""
         if newest is not None and self._clock() >= self._until and self._lock.acquire(blocking=False):
             try:
@@ -60,7 +60,7 @@ class Recent:
                 self._lock.release()
         return self._known
 
-    def _read(self, newest: datetime) -> Pace | None:
+    def _read(self, newest: datetime) -> TrafficPace | None:
         try:
             if self._table is None:
                 self._table = opened(self._history)
@@ -89,12 +89,12 @@ def _late(newest: datetime) -> Any:
     )
 
 
-def pace_of(rows: pa.Table) -> Pace:
+def pace_of(rows: pa.Table) -> TrafficPace:
     """Of rows of the probe log that span `OVER`."""
     seconds = OVER.total_seconds()
     sends = rows.filter(pc.and_(pc.equal(rows["f"], "send"), pc.equal(rows["type"], "ok")))
     took = (sends["completed"].cast(pa.int64()).to_numpy() - sends["invoked"].cast(pa.int64()).to_numpy()) / 1_000
-    return Pace(
+    return TrafficPace(
         sent_per_second=_records(rows["sent"]) / seconds,
         polled_per_second=_records(rows["polled"]) / seconds,
         median=float(np.percentile(took, 50)) if len(took) else None,

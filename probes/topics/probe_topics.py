@@ -96,7 +96,7 @@ Change = Create | Grow | Alter
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class TopicPlan:
     changes: tuple[Change, ...]
     remarks: tuple[str, ...]
     """What falls short of what was asked and cannot be changed, one sentence each."""
@@ -104,12 +104,12 @@ class Plan:
 
 def plan(
     view: ClusterView, names: Sequence[str], config: TopicsConfig, led: Mapping[str, Collection[int]] | None = None
-) -> Plan:
+) -> TopicPlan:
     """What to change so that the topics `names` are as `config` asks; pure. `led`: the brokers that have been a
     partition's preferred leader before, by topic."""
     brokers = sorted(broker.id for broker in view.brokers)
     if not brokers:
-        return Plan((), ("the cluster names no broker",))
+        return TopicPlan((), ("the cluster names no broker",))
     changes: list[Change] = []
     remarks: list[str] = []
     for name in names:
@@ -129,7 +129,7 @@ def plan(
                 changes.append(Alter(name, differing, {key: known.get(key, "not told") for key in differing}))
         if replication < config.replication:
             remarks.append(f"topic {name} has {replication} replica(s), {config.replication} were asked for")
-    return Plan(tuple(changes), tuple(remarks))
+    return TopicPlan(tuple(changes), tuple(remarks))
 
 
 def _grow(
@@ -182,7 +182,7 @@ class ProbeTopics:
         self._former_ids: dict[str, str] = {}
 
     def ensure(self) -> Layout:
-        """Plan, act, wait until every partition that was made has a leader, and return what is there.
+        """TopicPlan, act, wait until every partition that was made has a leader, and return what is there.
 
         A partition that has lost its leader is not waited for: probes that begin in an outage are to see it.
         Raises Unreachable where no broker answers, ProbeError where no probe topic is there and none may be made."""

@@ -42,7 +42,7 @@ STATE_SCHEMA: Final = pa.schema(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class RebuildPlan:
     """One rebuild: of the probe log at `version`, whose own commit added the data files `files`. When it began, the
     job's tables had the versions `tables`, and each partition (cluster, topic id, partition) had been judged up to the
     log time (microseconds) in `reached`."""
@@ -56,11 +56,11 @@ class Plan:
     pieces: tuple[Piece, ...]
 
 
-_PLAN: Final = TypeAdapter(Plan)
+_PLAN: Final = TypeAdapter(RebuildPlan)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class RebuildProgress:
     """How many pieces are done, the file of the state after them, and what else is needed to go on."""
 
     done: int = 0
@@ -79,7 +79,7 @@ class Workspace:
             folder = checkpoint.with_name(f"{checkpoint.name}.rebuild")
         self.folder = folder
 
-    def plan(self) -> Plan | None:
+    def plan(self) -> RebuildPlan | None:
         """The rebuild that is under way, if any."""
         try:
             told = json.loads((self.folder / "plan.json").read_text())
@@ -87,7 +87,7 @@ class Workspace:
             return None
         return _PLAN.validate_python(told)
 
-    def begin(self, plan: Plan) -> None:
+    def begin(self, plan: RebuildPlan) -> None:
         """A new rebuild; what an older one left is deleted."""
         self.discard()
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -98,11 +98,11 @@ class Workspace:
         (self.folder / "plan.json").unlink(missing_ok=True)  # first: without it the rest means nothing
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def progress(self) -> Progress:
+    def progress(self) -> RebuildProgress:
         try:
-            return Progress(**json.loads((self.folder / "progress.json").read_text()))
+            return RebuildProgress(**json.loads((self.folder / "progress.json").read_text()))
         except (FileNotFoundError, ValueError):
-            return Progress()
+            return RebuildProgress()
 
     def save(self, done: int, state: pa.Table, more: Mapping[str, Any]) -> None:
         """The state after `done` pieces; replaces the one before as a whole."""
@@ -113,13 +113,13 @@ class Workspace:
             if old.name != name:
                 old.unlink()
 
-    def state(self, progress: Progress) -> pa.Table:
+    def state(self, progress: RebuildProgress) -> pa.Table:
         """The state that `save` wrote."""
         if progress.state is None:
             return STATE_SCHEMA.empty_table()
         return pq.read_table(self.folder / progress.state, schema=STATE_SCHEMA)
 
-    def handed_over(self, plan: Plan) -> bool:
+    def handed_over(self, plan: RebuildPlan) -> bool:
         """Whether the checkpoint is the one that this rebuild made."""
         began = handover(self.checkpoint)
         return began is not None and began.plan.id == plan.id and reason_against(self.checkpoint) is None
@@ -128,7 +128,7 @@ class Workspace:
         """Whether the new checkpoint is there, and only has to be put into its place."""
         return reason_against(self.folder / "checkpoint", self.checkpoint) is None
 
-    def prepare(self, plan: Plan, state: pa.Table) -> None:
+    def prepare(self, plan: RebuildPlan, state: pa.Table) -> None:
         """Make the new checkpoint."""
         made = self.folder / "checkpoint.part"
         shutil.rmtree(made, ignore_errors=True)
@@ -166,7 +166,7 @@ def _upload(made: Path, checkpoint: TableUrl) -> None:
 class Handover:
     """Where the query of a checkpoint began. `state` is None once its first batch is committed."""
 
-    plan: Plan
+    plan: RebuildPlan
     state: TableLocation | None
 
 

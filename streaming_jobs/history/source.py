@@ -19,7 +19,7 @@ from rules.vocabulary.table_errors import in_words
 from streaming_jobs.config import JobConfig
 from streaming_jobs.errors import HistoryMissing, TableError
 from streaming_jobs.history.format import require_format
-from streaming_jobs.history.handover import Plan
+from streaming_jobs.history.handover import RebuildPlan
 from streaming_jobs.history.layout import by_delta
 from streaming_jobs.history.log_source import NAME, ProbeLog, commit_name, newest_commit
 from streaming_jobs.history.reachable import require_reachable
@@ -104,7 +104,7 @@ def is_plain(path: TableLocation) -> bool:
     return mapping == "none" and not {"deletionVectors", "columnMapping"} & set(features)
 
 
-def stream(spark: SparkSession, config: JobConfig, after: Plan | None = None) -> DataFrame:
+def stream(spark: SparkSession, config: JobConfig, after: RebuildPlan | None = None) -> DataFrame:
     """`history` as it is committed: as bundles where its files are plain (`log_source`), else its rows, from Delta's
     own source. `after`: the rebuild whose version a new query goes on from.
 
@@ -115,7 +115,7 @@ def stream(spark: SparkSession, config: JobConfig, after: Plan | None = None) ->
     return _deltas(spark, config, after)
 
 
-def _own(spark: SparkSession, config: JobConfig, after: Plan | None) -> DataFrame:
+def _own(spark: SparkSession, config: JobConfig, after: RebuildPlan | None) -> DataFrame:
     path = absolute(config.history_path)
     # A query that has begun goes on from its own offsets, whatever became of the first commits.
     version = after.version + 1 if after is not None else config.starting_version or 0
@@ -133,7 +133,7 @@ def _own(spark: SparkSession, config: JobConfig, after: Plan | None) -> DataFram
     return spark.readStream.format(NAME).options(**{name: str(value) for name, value in options.items()}).load()
 
 
-def _deltas(spark: SparkSession, config: JobConfig, after: Plan | None) -> DataFrame:
+def _deltas(spark: SparkSession, config: JobConfig, after: RebuildPlan | None) -> DataFrame:
     path = config.history_path
     if isinstance(path, TableUrl):
         raise TableError(

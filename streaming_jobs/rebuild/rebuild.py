@@ -41,7 +41,7 @@ from streaming_jobs.history import damage
 from streaming_jobs.history.bundles import bundles_of, pack, rejected_in, slices_in
 from streaming_jobs.history.damage import Damage
 from streaming_jobs.history.gap import gap, open_gaps
-from streaming_jobs.history.handover import STATE_SCHEMA, Plan, Workspace, handover
+from streaming_jobs.history.handover import STATE_SCHEMA, RebuildPlan, Workspace, handover
 from streaming_jobs.history.layout import has_begun, reason_against
 from streaming_jobs.history.replay import ROWS, Piece, Replay
 from streaming_jobs.history.source import first_version
@@ -163,9 +163,9 @@ class Rebuild:
         log.info("%s", line)
         self._say_only(line)
 
-    def _new_plan(self, reason: str, rows: int) -> Plan:
+    def _new_plan(self, reason: str, rows: int) -> RebuildPlan:
         replay = Replay(self._config.history_path)
-        plan = Plan(
+        plan = RebuildPlan(
             id=uuid.uuid4().hex,
             reason=reason,
             version=replay.version,
@@ -177,13 +177,13 @@ class Rebuild:
         self._space.begin(plan)
         return plan
 
-    def _go(self, plan: Plan) -> None:
+    def _go(self, plan: RebuildPlan) -> None:
         if not self._space.handed_over(plan) and not self._space.complete():
             self._rebuild(plan)
         self._space.install()
         self._say(f"the checks' state is rebuilt: the stream goes on after version {plan.version} of the probe log")
 
-    def _rebuild(self, plan: Plan) -> None:
+    def _rebuild(self, plan: RebuildPlan) -> None:
         began = time.monotonic()
         rows = sum(piece.rows for piece in plan.pieces)
         self._say(
@@ -241,14 +241,14 @@ class Rebuild:
             "resolution": None if resolution is None else base64.b64encode(resolution).decode(),
         }
 
-    def _tell(self, plan: Plan, done: int, rows: int) -> None:
+    def _tell(self, plan: RebuildPlan, done: int, rows: int) -> None:
         so_far = sum(piece.rows for piece in plan.pieces[:done])
         end = plan.pieces[done - 1].end
         day = plan.pieces[done - 1].day
         until = f"the end of {day}" if end is None else from_micros(end).strftime("%Y-%m-%d %H:%M:%S")
         self._say(f"rebuilt up to {until} UTC: {so_far} of {rows} rows ({100 * so_far // max(1, rows)} %)")
 
-    def _untold(self, plan: Plan) -> Untold:
+    def _untold(self, plan: RebuildPlan) -> Untold:
         """What the tables told when this rebuild began."""
         tables = self._config.tables_path
         try:

@@ -9,7 +9,7 @@ from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
 from streaming_jobs.config import JobConfig
-from streaming_jobs.integrity_job import Batch, IntegrityJob, Listeners, Progress
+from streaming_jobs.integrity_job import Batch, BatchProgress, IntegrityJob, Listeners
 from tests.bench.histories import Plan, commits
 from tests.bench.memory import Peak
 from tests.bench.report import mib, rate, show
@@ -40,7 +40,7 @@ def run(plan: Plan, root: Path, spark: SparkSession, batches: int) -> float:
     shutil.rmtree(state, ignore_errors=True)
     config = JobConfig(root=state, history=history, max_files=max(1, -(-count // batches)), max_bytes=1 << 40)
     done: list[Batch] = []
-    told: list[Progress] = []
+    told: list[BatchProgress] = []
     used: list[tuple[float, float]] = []
     listeners = Listeners(on_batch=[done.append, lambda _: used.append(Peak.cpu())], on_progress=[told.append])
     job = IntegrityJob(config, spark, listeners)

@@ -20,7 +20,7 @@ import numpy as np
 from alerts.event import FindingEvent
 from monitor.demo.provocation import send_twice
 from monitor.process.reach import connection
-from streaming_jobs.integrity_job import Batch, Progress
+from streaming_jobs.integrity_job import Batch, BatchProgress
 from tests.bench.live import live
 from tests.bench.report import machine, show
 
@@ -47,7 +47,7 @@ def run(root: Path) -> None:
                 elif event.severity in ("critical", "warning") and event.anomaly != "duplicate":
                     others.append(event.anomaly)
 
-    def on_progress(progress: Progress) -> None:
+    def on_progress(progress: BatchProgress) -> None:
         durations.append(progress.duration)
         if len(durations) >= WARM_BATCHES:
             batches.set()

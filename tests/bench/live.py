@@ -14,7 +14,7 @@ from monitor.config.config import Config, from_environment
 from monitor.process.reach import open_fleet
 from monitor.process.watch import Audience, Watch
 from probes.running.fleet import Fleet
-from streaming_jobs.integrity_job import Batch, Progress
+from streaming_jobs.integrity_job import Batch, BatchProgress
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ def live(
     brokers: int,
     settings: Mapping[str, str],
     on_batch: Callable[[list[FindingEvent], Batch], None],
-    on_progress: Callable[[Progress], None],
+    on_progress: Callable[[BatchProgress], None],
 ) -> Iterator[Live]:
     """Start everything in `data`, which is emptied first; end it in order. `settings`: environment overrides."""
     shutil.rmtree(data, ignore_errors=True)

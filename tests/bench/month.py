@@ -29,7 +29,7 @@ from deltalake import DeltaTable
 from probes.log.commits.history import History
 from rules.vocabulary.slices import SLICE_SCHEMA
 from streaming_jobs.config import JobConfig
-from streaming_jobs.integrity_job import Progress
+from streaming_jobs.integrity_job import BatchProgress
 from streaming_jobs.tables.cap import bytes_and_files
 from streaming_jobs.tables.delta_tables import open_tables, read_table
 from streaming_jobs.tables.upkeep import Upkeep
@@ -104,7 +104,7 @@ def _measured(folder: Path, recorded: Path) -> tuple[float, float]:
     return float(np.median([one.duration for one in batches])), spent / len(batches)
 
 
-def _until_read(done: list[Progress]) -> None:
+def _until_read(done: list[BatchProgress]) -> None:
     known = -1
     while known != len(done):
         known = len(done)

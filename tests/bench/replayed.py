@@ -22,7 +22,7 @@ import psutil
 
 from monitor.config.config import from_environment
 from monitor.process.watch import Audience, Watch
-from streaming_jobs.integrity_job import Progress
+from streaming_jobs.integrity_job import BatchProgress
 from tests.bench.footprint import taken
 from tests.bench.report import machine, mib, show
 
@@ -38,7 +38,7 @@ class Measured:
     memory: Mapping[str, int]
     threads: int
     written: int
-    batches: Sequence[Progress]
+    batches: Sequence[BatchProgress]
 
     @property
     def batch(self) -> float:
@@ -103,9 +103,9 @@ def measure(
 
 
 @contextmanager
-def watched(data: Path, **more: str) -> Iterator[list[Progress]]:
+def watched(data: Path, **more: str) -> Iterator[list[BatchProgress]]:
     """A monitor of the data folder, from its first batch on: the batches that it has made. `more`: settings."""
-    done: list[Progress] = []
+    done: list[BatchProgress] = []
     settings = {
         "OFFSETWATCH_DATA": str(data),
         "OFFSETWATCH_ALERTS__METRICS_PORT": "0",

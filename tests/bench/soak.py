@@ -16,7 +16,7 @@ import numpy as np
 
 from alerts.event import FindingEvent
 from rules.vocabulary.catalogue import CATALOGUE
-from streaming_jobs.integrity_job import Batch, Progress
+from streaming_jobs.integrity_job import Batch, BatchProgress
 from tests.bench.live import live
 from tests.bench.report import machine, show
 
@@ -36,7 +36,7 @@ def run(root: Path) -> int:
                 if CATALOGUE[event.anomaly].kind == "violation" and event.severity in ("critical", "warning"):
                     violations.append(f"{event.topic}/{event.partition}: {event.message}")
 
-    def on_progress(progress: Progress) -> None:
+    def on_progress(progress: BatchProgress) -> None:
         durations.append(progress.duration)
 
     began = time.monotonic()

@@ -21,12 +21,12 @@ from monitor.process.stall_note import StallNote
 from rules.vocabulary.finding import Finding
 from rules.vocabulary.finding import to_table as findings_table
 from streaming_jobs import integrity_job, session
-from streaming_jobs.batch_progress import Progress
+from streaming_jobs.batch_progress import BatchProgress
 from streaming_jobs.errors import JobFailed, TableError, WorkerLate, translated
 from tests.object_store import known_here, store
 
-BATCH = Progress(
-    **dict.fromkeys(Progress.__dataclass_fields__, 0)  # type: ignore[arg-type]
+BATCH = BatchProgress(
+    **dict.fromkeys(BatchProgress.__dataclass_fields__, 0)  # type: ignore[arg-type]
 )
 GONE = "Answer from Java side is empty"
 OF_A_JVM_THAT_GOES = [

@@ -9,7 +9,7 @@ import pytest
 
 from probes.log.commits import backlog as backlogs
 from probes.log.commits.backlog import Spool, backlog, planned
-from probes.log.commits.committer import Pace, committer
+from probes.log.commits.committer import CommitPace, committer
 from probes.log.commits.history import History
 from probes.log.errors import HistoryUnavailable, JournalUnwritable
 from probes.log.journals.segments import life_folders, segments
@@ -76,7 +76,7 @@ def test_what_is_over_and_appended_is_none(folder: Path, tmp_path: Path) -> None
     first, second = (Prober.start(folder, n, clock) for n in (1, 2))
     sent(first, 20)
     first.close()
-    with committer(folder, tmp_path / "history", clock, Pace()) as one:
+    with committer(folder, tmp_path / "history", clock, CommitPace()) as one:
         one.drain()
         sent(second, 20)
         rest = taken(folder) - sum(part.end for part in planned(folder).values())

@@ -13,7 +13,7 @@ from deploy.local_kafka import LocalKafka
 from probes.config import TopicsConfig
 from probes.kafka.client import Connection, admin_settings, open_admin
 from probes.kafka.errors import ProbeError
-from probes.topics.probe_topics import Alter, ClusterView, Create, Grow, Plan, ProbeTopics, TopicView, plan
+from probes.topics.probe_topics import Alter, ClusterView, Create, Grow, ProbeTopics, TopicPlan, TopicView, plan
 from probes.topology import Broker
 
 CONFIG = TopicsConfig(prefix="p", partitions=4)
@@ -26,12 +26,12 @@ def view(brokers: int, *replicas: tuple[int, ...], config: dict[str, str] | None
     return ClusterView("c", tuple(Broker(i, f"h{i}:1") for i in range(1, brokers + 1)), found)
 
 
-def planned(of: ClusterView, config: TopicsConfig = CONFIG) -> Plan:
+def planned(of: ClusterView, config: TopicsConfig = CONFIG) -> TopicPlan:
     return plan(of, ["t"], config)
 
 
 def test_a_topic_that_is_missing_is_spread_over_all_brokers():
-    assert planned(view(3)) == Plan(
+    assert planned(view(3)) == TopicPlan(
         (Create("t", ((1, 2, 3), (2, 3, 1), (3, 1, 2), (1, 2, 3)), SAFE),),
         (),
     )
@@ -57,19 +57,19 @@ WHOLE = ((1, 2, 3), (2, 3, 1), (3, 1, 2), (1, 2, 3))
 
 
 def test_what_is_as_it_should_be_is_left_alone():
-    assert planned(view(3, *WHOLE)) == Plan((), ())
+    assert planned(view(3, *WHOLE)) == TopicPlan((), ())
 
 
 def test_other_leaders_than_the_preferred_ones_are_no_reason_to_change_anything():
     away = TopicView("id", WHOLE, (2, 2, 2, 2), SAFE)
-    assert planned(ClusterView("c", view(3).brokers, {"t": away})) == Plan((), ())
+    assert planned(ClusterView("c", view(3).brokers, {"t": away})) == TopicPlan((), ())
     dead = TopicView("id", WHOLE, (2, 2, None, 2), SAFE)
-    assert planned(ClusterView("c", view(3).brokers, {"t": dead})) == Plan((), ())
+    assert planned(ClusterView("c", view(3).brokers, {"t": dead})) == TopicPlan((), ())
 
 
 def test_a_broker_that_is_down_is_no_reason_either():
     two = ClusterView("c", view(3).brokers[:2], view(3, *WHOLE).topics)
-    assert planned(two) == Plan((), ())
+    assert planned(two) == TopicPlan((), ())
 
 
 def test_an_added_broker_gets_a_partition_of_its_own_and_nothing_moves():
@@ -101,12 +101,12 @@ def test_only_what_differs_is_altered_and_not_where_it_cannot_be_read():
         Alter("t", {"cleanup.policy": "delete"}, {"cleanup.policy": "compact"}),
     )
     unread = TopicView("id", WHOLE, (1, 2, 3, 1), None)
-    assert planned(ClusterView("c", view(3).brokers, {"t": unread})) == Plan((), ())
+    assert planned(ClusterView("c", view(3).brokers, {"t": unread})) == TopicPlan((), ())
 
 
 def test_too_few_replicas_are_said_and_not_changed():
     made = planned(view(3, (1,), (2,), (3,), (1,), config=SAFE | {"min.insync.replicas": "1"}))
-    assert made == Plan((), ("topic t has 1 replica(s), 3 were asked for",))
+    assert made == TopicPlan((), ("topic t has 1 replica(s), 3 were asked for",))
 
 
 def probe_topics(kafka: LocalKafka, said: list[str], **config: object) -> ProbeTopics:

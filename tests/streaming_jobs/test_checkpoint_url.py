@@ -9,7 +9,7 @@ import pytest
 
 from streaming_jobs import location
 from streaming_jobs.config import JobConfig
-from streaming_jobs.history.handover import STATE_SCHEMA, Plan, Workspace, handover
+from streaming_jobs.history.handover import STATE_SCHEMA, RebuildPlan, Workspace, handover
 from streaming_jobs.history.layout import by_delta, has_begun, reason_against
 from streaming_jobs.integrity_job import session_settings
 from streaming_jobs.location import TableUrl
@@ -33,8 +33,8 @@ def checkpoint(server: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[TableUr
     location._store.cache_clear()
 
 
-def plan(id_: str) -> Plan:
-    return Plan(id=id_, reason="", version=3, files=(), tables={}, reached=(), pieces=())
+def plan(id_: str) -> RebuildPlan:
+    return RebuildPlan(id=id_, reason="", version=3, files=(), tables={}, reached=(), pieces=())
 
 
 def test_a_rebuilt_checkpoint_is_laid_there_and_the_old_one_is_gone(checkpoint: TableUrl, tmp_path: Path) -> None:

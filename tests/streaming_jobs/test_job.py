@@ -21,7 +21,7 @@ from rules.vocabulary.slices import Place, to_table
 from streaming_jobs import integrity_job
 from streaming_jobs.config import JobConfig
 from streaming_jobs.errors import HistoryMissing, JobError, StateFormat, TableError
-from streaming_jobs.integrity_job import Batch, IntegrityJob, Listeners, Progress
+from streaming_jobs.integrity_job import Batch, BatchProgress, IntegrityJob, Listeners
 from streaming_jobs.log_watch import patience
 from streaming_jobs.tables.delta_tables import read_table
 from streaming_jobs.tables.findings import current_findings
@@ -38,7 +38,7 @@ class Told:
     """What a job told its listeners."""
 
     batches: list[Batch] = field(default_factory=list)
-    progress: list[Progress] = field(default_factory=list)
+    progress: list[BatchProgress] = field(default_factory=list)
     failures: list[JobError] = field(default_factory=list)
 
     @property

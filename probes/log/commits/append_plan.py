@@ -40,7 +40,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class AppendPlan:
     """`app`: the committer's name in the table, made with the folder. `marker`: the process id of its mark rows, which
     have slice numbers of their own, `counters`: (cluster, topic id, topic, partition, how many there are with this
     plan). `current` are those counters' indices that are being marked, `held` when each of these last had a process
@@ -66,7 +66,7 @@ class Plan:
     """The same of topics whose rows in this append are not counted, unless they had completed by then."""
 
 
-def save(folder: Path, plan: Plan) -> None:
+def save(folder: Path, plan: AppendPlan) -> None:
     """Replace the folder's plan; it is on disk when this returns. Raises `JournalUnwritable`."""
     new = folder / (PLAN + NEW)
     told = orjson.dumps({"format": FORMAT} | {one.name: getattr(plan, one.name) for one in fields(plan)})
@@ -86,7 +86,7 @@ def save(folder: Path, plan: Plan) -> None:
         raise JournalUnwritable(f"cannot write {folder / PLAN}: {refused.strerror}") from refused
 
 
-def load(folder: Path) -> Plan | None:
+def load(folder: Path) -> AppendPlan | None:
     """The folder's plan, None in a new folder. Raises `HistoryMismatch` for a file that is none of ours."""
     try:
         data = (folder / PLAN).read_bytes()
@@ -100,7 +100,7 @@ def load(folder: Path) -> Plan | None:
         parts = {name: Part(**part) for name, part in told.pop("parts").items()}
         counters = [(c, i, t, p, n) for c, i, t, p, n in told.pop("counters")]
         confirmed, replaced = _moments(told.pop("confirmed", {})), _moments(told.pop("replaced", {}))
-        return Plan(parts=parts, counters=counters, confirmed=confirmed, replaced=replaced, **told)
+        return AppendPlan(parts=parts, counters=counters, confirmed=confirmed, replaced=replaced, **told)
     except (ValueError, TypeError, KeyError, AttributeError, cramjam.DecompressionError) as reason:
         raise HistoryMismatch(f"{folder / PLAN} cannot be read as a committer's plan: {reason}") from reason
 

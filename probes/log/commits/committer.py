@@ -32,7 +32,7 @@ from typing import Final
 import pyarrow as pa
 
 from probes.clock import Clock
-from probes.log.commits.append_plan import Part, Plan, load, save
+from probes.log.commits.append_plan import AppendPlan, Part, load, save
 from probes.log.commits.backlog import backlog, planned
 from probes.log.commits.confirmations import Confirmations, Moment, counted
 from probes.log.commits.destination import Destination
@@ -69,7 +69,7 @@ Group = tuple[Shared, Sequence[Row]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
+class CommitPace:
     """`every`: seconds from one append to the next, at least. `batch_bytes`: about as much of the journals goes into
     one append. `keep`: how long the journal of a life that is over, and in the table, stays on disk. `longest_wait`:
     seconds between two tries when the table or the disk fails, at most."""
@@ -102,7 +102,7 @@ class CommitterStatus:
 class _Pending:
     """A plan that is on disk, with its rows."""
 
-    plan: Plan
+    plan: AppendPlan
     rows: pa.Table
 
 
@@ -110,7 +110,7 @@ def committer(
     folder: Path,
     history: str | Path | Destination,
     clock: Clock,
-    pace: Pace | None = None,
+    pace: CommitPace | None = None,
     *,
     confirmations: Confirmations | None = None,
 ) -> Committer:
@@ -128,7 +128,7 @@ class Committer:
     for `status`."""
 
     def __init__(
-        self, folder: Path, history: Destination, clock: Clock, pace: Pace | None = None,
+        self, folder: Path, history: Destination, clock: Clock, pace: CommitPace | None = None,
         confirmations: Confirmations | None = None,
     ) -> None:  # fmt: skip
         """`history` is this committer's own. Nothing is touched yet."""
@@ -136,14 +136,14 @@ class Committer:
         self.folder = folder
         self._history = history
         self._clock = clock
-        self._pace = pace or Pace()
+        self._pace = pace or CommitPace()
         self._lock = -1
         self._status = CommitterStatus()
         self._lives = Lives(folder, clock)
         self._copies = Copies(folder, clock.boot)
         self._impossible: set[str] = set()
         self._loaded = False
-        self._plan: Plan | None = None
+        self._plan: AppendPlan | None = None
         self._appended: Mapping[str, Part] | None = None
         self._pending: _Pending | None = None
         self._more = True
@@ -295,11 +295,11 @@ class Committer:
             self._appended = self._plan.parts if self._plan is not None else {}
         self._loaded = True
 
-    def _is_done(self, plan: Plan) -> bool:
+    def _is_done(self, plan: AppendPlan) -> bool:
         """Whether the plan's append is there. Raises `HistoryMismatch` where neither that nor the last one is."""
         return self._history.has(plan.app, plan.version, self.folder)
 
-    def _redo(self, planned: Plan) -> None:
+    def _redo(self, planned: AppendPlan) -> None:
         """The plan was not carried out: read the same bytes again, and go back to where it began."""
         current = set(planned.current)
         self._plan = replace(
@@ -330,7 +330,7 @@ class Committer:
     def _prepare(self) -> _Pending | None:
         """Read what is new and write down the next append. None while no partition is known."""
         table_id = self._history.id()
-        before = self._plan or Plan(
+        before = self._plan or AppendPlan(
             app=f"offsetwatch-committer-{uuid.uuid4()}", table=table_id, marker=uuid.uuid4().int >> 65, version=0, now=0
         )
         # Each goes on from where it was read to; those whose folder has gone are not planned again.
@@ -397,7 +397,7 @@ class Committer:
         self._copies.keep(pieces)
         return groups, unread
 
-    def _built(self, plan: Plan, groups: Sequence[Group], readers: Sequence[LifeReader]) -> pa.Table:
+    def _built(self, plan: AppendPlan, groups: Sequence[Group], readers: Sequence[LifeReader]) -> pa.Table:
         try:
             return _rows(plan, groups)
         except _IMPOSSIBLE as error:
@@ -435,7 +435,9 @@ class Committer:
         return appended
 
 
-def _places(before: Plan, readers: Sequence[LifeReader], now: int) -> tuple[dict[PlaceName, int], dict[PlaceName, int]]:
+def _places(
+    before: AppendPlan, readers: Sequence[LifeReader], now: int
+) -> tuple[dict[PlaceName, int], dict[PlaceName, int]]:
     """The partitions to mark, with when each last had a process, and how many mark rows each partition ever had."""
     counters = {PlaceName(c, topic_id, topic, p): n for c, topic_id, topic, p, n in before.counters}
     known = list(counters)
@@ -445,14 +447,14 @@ def _places(before: Plan, readers: Sequence[LifeReader], now: int) -> tuple[dict
     return places, counters
 
 
-def _journals_read(before: Plan, unread: Sequence[LifeReader], now: int) -> int:
+def _journals_read(before: AppendPlan, unread: Sequence[LifeReader], now: int) -> int:
     """Through when all journals are read to their ends: with a backlog as far as those tell that have one. What was
     told before stands."""
     newest = [one.progress.newest for one in unread if one.progress.newest]
     return max(before.read or before.now, min([now, *newest]))
 
 
-def _confirmed(before: Plan, told: dict[str, Moment], counters: Mapping[PlaceName, int]) -> dict[str, Moment]:
+def _confirmed(before: AppendPlan, told: dict[str, Moment], counters: Mapping[PlaceName, int]) -> dict[str, Moment]:
     """When each topic id was last confirmed, of those that have partitions in the log."""
     known = {place.topic_id for place in counters}
     return {topic_id: at for topic_id, at in (before.confirmed | told).items() if topic_id in known}
@@ -463,6 +465,6 @@ def _vouched(reader: LifeReader) -> Vouched:
     return Vouched(reader.life, reader.progress, broken, broken and is_held(reader.folder))
 
 
-def _rows(plan: Plan, groups: Sequence[Group]) -> pa.Table:
+def _rows(plan: AppendPlan, groups: Sequence[Group]) -> pa.Table:
     marks = [(Shared(cluster, COMMITTER, plan.marker, ""), rows) for cluster, rows in plan.marks.items()]
     return table([*groups, *marks])

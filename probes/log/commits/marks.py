@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-from probes.log.journals.progress import Life, Progress
+from probes.log.journals.progress import Life, LifeProgress
 from probes.log.rows import AT, FIELDS, Row
 
 COMMITTER: Final = "committer"
@@ -35,7 +35,7 @@ class Vouched(NamedTuple):
     """One life's progress as of what this append brings."""
 
     life: Life
-    progress: Progress
+    progress: LifeProgress
     broken: bool = False
     """Its journal cannot be read on: what it did since is not to be had."""
     held: bool = False
@@ -65,7 +65,7 @@ class Append(NamedTuple):
 
 
 def current_places(
-    lives: Iterable[tuple[Life, Progress]], before: Mapping[PlaceName, int], now: int
+    lives: Iterable[tuple[Life, LifeProgress]], before: Mapping[PlaceName, int], now: int
 ) -> dict[PlaceName, int]:
     """The partitions to mark, and when each was last known to have a process of this host with rows in it: those that
     have one `now`, and those marked `before` for `MARKED_ON` after that. Where there is no such process at all those

@@ -32,7 +32,7 @@ from probes.log.errors import JournalUnwritable
 from probes.log.journals import written
 from probes.log.journals.frames import frames, payloads
 from probes.log.journals.journal import Journal, OpenSegment
-from probes.log.journals.progress import Inconsistent, Life, Progress, decode, from_head
+from probes.log.journals.progress import Inconsistent, Life, LifeProgress, decode, from_head
 from probes.log.journals.segments import LIVES, NEW, OVER, SUFFIX, is_held, life_folders, lock, segments
 from probes.log.rows import unpack
 from rules.vocabulary.slices import DIED, Run, Slice
@@ -101,7 +101,7 @@ def recover_life(life_folder: Path, clock: Clock, *, lost: bool = False) -> Reco
         journal.close()
 
 
-def last_rows(life: Life, progress: Progress, clock: Clock, *, lost: bool) -> Iterator[Slice]:
+def last_rows(life: Life, progress: LifeProgress, clock: Clock, *, lost: bool) -> Iterator[Slice]:
     """What is still to be logged for a dead life, `slice` numbers left out."""
     host_lost = life.boot != clock.boot
     code = HOST_LOST if host_lost else DIED
@@ -198,7 +198,7 @@ def _take_over(life_folder: Path, held: int) -> tuple[Journal, bool]:
     return journal, lacks_end
 
 
-def _head(messages: Iterator[bytes]) -> tuple[Life, Progress]:
+def _head(messages: Iterator[bytes]) -> tuple[Life, LifeProgress]:
     """What the first of a segment's messages tells."""
     try:
         life, progress, _ = from_head(decode(next(messages)))

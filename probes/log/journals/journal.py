@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple
 from probes.log.errors import JournalUnwritable
 from probes.log.journals import written
 from probes.log.journals.frames import Packer
-from probes.log.journals.progress import Life, PlaceKey, Progress, encode, head
+from probes.log.journals.progress import Life, LifeProgress, PlaceKey, encode, head
 from probes.log.journals.segments import LIVES, NEW, OVER, life_name, lock, segment_name, sync
 from probes.log.rows import AT, Row, pack
 from rules.vocabulary.slices import Slice
@@ -49,7 +49,7 @@ class Journal:
     journal, and the same call may be made again. `slice` numbers are assigned here, on `append`: probes leave -1."""
 
     def __init__(
-        self, folder: Path, life: Life, progress: Progress, lock_descriptor: int, segment: OpenSegment,
+        self, folder: Path, life: Life, progress: LifeProgress, lock_descriptor: int, segment: OpenSegment,
         segment_bytes: int = SEGMENT_BYTES,
     ) -> None:  # fmt: skip
         """For `create` and recovery: take over a lock and an open segment."""
@@ -76,7 +76,7 @@ class Journal:
             if held is None:
                 raise OSError(f"{new} is held by another process")
             try:
-                progress = Progress()
+                progress = LifeProgress()
                 first = Packer().frame(encode(head(life, progress, 0)))
                 segment = _begin(new, first)
                 # A folder does not replace one that holds files: an old journal is never overwritten.

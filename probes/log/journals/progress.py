@@ -1,7 +1,7 @@
 """How far one life has come, as its journal tells it: the messages of a journal, and what follows from them.
 
-The living process keeps a `Progress` while it writes, the committer and recovery rebuild the same one by reading. Each
-segment of a journal begins with a `head` message that holds the progress up to there, so that old segments can go.
+The living process keeps a `LifeProgress` while it writes, the committer and recovery rebuild the same one by reading.
+Each segment of a journal begins with a `head` message that holds the progress up to there, so that old segments can go.
 
 Messages are JSON arrays, the kind first:
 
@@ -70,7 +70,7 @@ class Inconsistent(ValueError):
 
 
 @dataclass(slots=True)
-class Progress:
+class LifeProgress:
     """The state that a journal's messages add up to. Bounded by the partitions and the operations open at once."""
 
     slices: dict[PlaceKey, int] = field(default_factory=dict)
@@ -169,7 +169,7 @@ class Progress:
         sent.used = max(sent.used, *(seq + length for _, seq, _, length in row[_SENT]))
 
 
-def head(life: Life, progress: Progress, offset: int) -> list[Any]:
+def head(life: Life, progress: LifeProgress, offset: int) -> list[Any]:
     """The first message of the segment that begins at `offset` of the journal."""
     state = {
         "places": [[*key, progress.topics[key], n, key in progress.ended] for key, n in progress.slices.items()],
@@ -181,12 +181,12 @@ def head(life: Life, progress: Progress, offset: int) -> list[Any]:
     return ["head", FORMAT, offset, {**asdict(life), "settings": dict(life.settings)}, state]
 
 
-def from_head(message: list[Any]) -> tuple[Life, Progress, int]:
+def from_head(message: list[Any]) -> tuple[Life, LifeProgress, int]:
     """The life, its progress and the offset that a segment's first message tells. Raises `Inconsistent`."""
     if message[0] != "head" or message[1] != FORMAT:
         raise Inconsistent("a journal's segment begins with another message, or was written by another version")
     _, _, offset, life, state = message
-    progress = Progress(
+    progress = LifeProgress(
         slices={(topic_id, partition): n for topic_id, partition, _, n, _ in state["places"]},
         topics={(topic_id, partition): topic for topic_id, partition, topic, _, _ in state["places"]},
         ended={(topic_id, partition) for topic_id, partition, _, _, ended in state["places"] if ended},

@@ -12,7 +12,7 @@ from typing import Final
 
 from probes.log.journals.copies import Piece
 from probes.log.journals.frames import HEADER_BYTES, LARGEST_PAYLOAD, Frame, Unpacker, frames
-from probes.log.journals.progress import Inconsistent, Life, Progress, decode, from_head
+from probes.log.journals.progress import Inconsistent, Life, LifeProgress, decode, from_head
 from probes.log.journals.segments import segments
 from probes.log.rows import Row
 
@@ -105,7 +105,7 @@ class LifeReader:
         if hasattr(self, "_descriptor"):
             self.close()
 
-    def _open_segment(self, at: int) -> tuple[Life, Progress]:
+    def _open_segment(self, at: int) -> tuple[Life, LifeProgress]:
         """Open the last segment that begins at or before `at`; `offset` is then the end of its head."""
         begun = [segment for segment in segments(self.folder) if segment[0] <= at]
         if not begun:

@@ -11,7 +11,7 @@ import pytest
 
 from alerts.incidents.silence import Silence
 from monitor.status.overview_view import Page, as_json, page, told
-from monitor.status.pace import Pace
+from monitor.status.pace import TrafficPace
 from tests.alerts.incidents import condition, incident
 from tests.monitor.rows import NOON
 from tests.monitor.status.serving import Monitor, state
@@ -23,7 +23,7 @@ def verdict(*rows: dict[str, Any], **monitor: Any) -> tuple[str, str]:
     return told(Monitor(**monitor).board(*rows).seen())
 
 
-def shown(*rows: dict[str, Any], pace: Pace | None = None, **monitor: Any) -> Page:
+def shown(*rows: dict[str, Any], pace: TrafficPace | None = None, **monitor: Any) -> Page:
     return page(Monitor(**monitor).board(*rows).seen(), pace)
 
 
@@ -171,7 +171,7 @@ def test_incidents_the_open_ones_first_and_ids_cut_to_their_last_digits() -> Non
 
 def test_figures() -> None:
     lagging = state(3, readers=[{"process": 1, "position": 70, "mode": "assign"}], unseen=2)
-    pace = Pace(440.4, 2_808, 49.2, 12_345.0, 3)
+    pace = TrafficPace(440.4, 2_808, 49.2, 12_345.0, 3)
     got = {one.name: one.value for one in shown(lagging, pace=pace).figures}
     assert got == {
         "Newest evidence": "0.5 s", "Checked": "unknown", "Sent": "440 /s", "Polled": "2,808 /s",
@@ -181,7 +181,7 @@ def test_figures() -> None:
 
 def test_what_was_hours_ago_is_not_told_as_now() -> None:
     lagging = state(3, readers=[{"process": 1, "position": 70, "mode": "assign"}], unseen=2)
-    pace = Pace(440.4, 2_808, 49.2, 12_345.0, 3)
+    pace = TrafficPace(440.4, 2_808, 49.2, 12_345.0, 3)
     late = {"now": NOON + 120 * M}
     got = {one.name: (one.value, one.meaning) for one in shown(lagging, pace=pace, **late).figures}
     assert {name for name, (value, _) in got.items() if value == "unknown"} == {

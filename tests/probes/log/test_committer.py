@@ -15,7 +15,7 @@ import probes.log.commits.lives
 from probes.clock import SystemClock
 from probes.log.commits.append_plan import load as planned
 from probes.log.commits.append_plan import save
-from probes.log.commits.committer import Committer, Pace, committer
+from probes.log.commits.committer import CommitPace, Committer, committer
 from probes.log.commits.recovery import recover_life
 from probes.log.errors import FolderTaken, HistoryUnavailable, JournalUnwritable
 from probes.log.journals.journal import Journal
@@ -144,7 +144,7 @@ def test_the_heartbeat_goes_on_without_rows_and_without_probes(folder, history, 
 
 def test_a_closed_life_is_said_to_be_over_once_and_then_its_journal_goes(folder, history, clock):
     staying, closing = Prober.start(folder, 1, clock), Prober.start(folder, 2, clock)
-    pace = Pace(keep=timedelta(minutes=2))
+    pace = CommitPace(keep=timedelta(minutes=2))
     with committer(folder, history, clock, pace) as one:
         one.commit()
         clock.tick()
@@ -319,7 +319,7 @@ def test_a_backlog_is_appended_in_pieces_and_drained(folder, history, clock):
     for prober in probers:
         for _ in range(1_500):
             prober.send(0)
-    with committer(folder, history, clock, Pace(batch_bytes=1)) as one:
+    with committer(folder, history, clock, CommitPace(batch_bytes=1)) as one:
         one.commit()
         assert one.status().backlog > 20_000
         one.drain()
@@ -342,7 +342,7 @@ def test_marks_of_a_backlog_tell_the_time_through_which_journals_were_read(folde
     told = []
     for _ in range(30):
         # A new committer each time: what it told last is in its plan.
-        with committer(folder, history, clock, Pace(batch_bytes=1)) as one:
+        with committer(folder, history, clock, CommitPace(batch_bytes=1)) as one:
             one.commit()
             told.append(one.status().backlog)
         if not told[-1]:
@@ -363,13 +363,13 @@ def test_a_journal_with_a_backlog_that_appears_takes_back_nothing_that_was_told(
         late.send(0)
     found = late.journal.folder
     found.rename(folder / "elsewhere")
-    with committer(folder, history, clock, Pace(batch_bytes=1)) as one:
+    with committer(folder, history, clock, CommitPace(batch_bytes=1)) as one:
         ours.send(0)
         before = clock.now()
         one.commit()
     if earlier:  # whose plan did not say through when journals had been read
         save(folder, replace(planned(folder), read=0))
-    with committer(folder, history, clock, Pace(batch_bytes=1)) as one:
+    with committer(folder, history, clock, CommitPace(batch_bytes=1)) as one:
         (folder / "elsewhere").rename(found)
         clock.tick(5)
         ours.send(0)
@@ -385,7 +385,7 @@ def test_a_journal_that_tells_no_time_yet_sets_no_marks_back(folder, history, cl
     timeless = Journal.create(folder, a_life(2))
     for used in range(1, 1_000):
         timeless.reserve(TOPIC_ID, "probe", 0, used)
-    with committer(folder, history, clock, Pace(batch_bytes=1)) as one:
+    with committer(folder, history, clock, CommitPace(batch_bytes=1)) as one:
         one.commit()
         assert one.status().backlog > 0
     assert {r["invoked"] for r in table_rows(history) if r["f"] == "mark"} == {clock.now()}
@@ -397,7 +397,7 @@ def test_a_backlog_in_many_segments_survives_a_restart_after_every_piece(folder,
         prober.send(0)
     turns = 0
     while True:
-        with committer(folder, history, clock, Pace(batch_bytes=1)) as one:
+        with committer(folder, history, clock, CommitPace(batch_bytes=1)) as one:
             one.commit()
             turns += 1
             if one.status().backlog == 0:
@@ -455,7 +455,7 @@ def test_what_is_appended_is_on_the_hosts_disk_before(folder, history, clock, mo
 def test_something_unforeseen_stops_one_turn_and_not_the_committer(folder, history, clock, monkeypatch):
     prober = Prober.start(folder, 1, clock)
     stop = threading.Event()
-    with committer(folder, history, clock, Pace(every=0.02)) as one:
+    with committer(folder, history, clock, CommitPace(every=0.02)) as one:
         with monkeypatch.context() as patched:
             patched.setattr("probes.log.commits.committer.mark_rows", lambda *_: 1 / 0)
             running = threading.Thread(target=one.run, args=(stop,))
@@ -480,7 +480,7 @@ def test_a_disk_that_has_room_again_is_used_at_once(folder, history, clock, monk
         refused.append(given)
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    with committer(folder, history, clock, Pace(every=1.0)) as one:
+    with committer(folder, history, clock, CommitPace(every=1.0)) as one:
         with monkeypatch.context() as patched:
             patched.setattr("probes.log.commits.append_plan.os.write", full)
             running = threading.Thread(target=one.run, args=(stop,))
@@ -509,7 +509,7 @@ def test_run_keeps_its_pace(folder, history, clock):
             return super().wait(timeout)
 
     stop = Stop()
-    with committer(folder, history, clock, Pace(every=0.2)) as one:
+    with committer(folder, history, clock, CommitPace(every=0.2)) as one:
         running = threading.Thread(target=one.run, args=(stop,))
         began = time.monotonic()
         running.start()

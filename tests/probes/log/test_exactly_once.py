@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from probes.log.commits.committer import Committer, Pace, committer
+from probes.log.commits.committer import CommitPace, Committer, committer
 from probes.log.errors import ProbeLogError
 from probes.log.journals.segments import segments
 from tests.probes.log.faults import MODES, Killed, Mode, fault
@@ -36,7 +36,7 @@ def test_a_turn_that_fails_at_any_step_is_made_good_by_the_next(tmp_path, mode: 
     while True:
         base = tmp_path / str(step)
         folder, history, clock = base / "journal", base / "history", StillClock()
-        pace = Pace(keep=timedelta(0))
+        pace = CommitPace(keep=timedelta(0))
         living = Prober.start(folder, 1, clock, segment_bytes=900)
         dying, over = Prober.start(folder, 2, clock), Prober.start(folder, 3, clock)
         over.close()
@@ -168,7 +168,7 @@ class AnyHistory(RuleBasedStateMachine):
 
     def committing(self) -> Committer:
         if self.one is None:
-            pace = Pace(keep=timedelta(seconds=30), batch_bytes=1)
+            pace = CommitPace(keep=timedelta(seconds=30), batch_bytes=1)
             self.one = committer(self.base / "journal", self.base / "history", self.clock, pace).__enter__()
         return self.one
 

@@ -9,7 +9,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from probes.log.commits.append_plan import PLAN
-from probes.log.commits.committer import Pace, committer
+from probes.log.commits.committer import CommitPace, committer
 from probes.log.commits.history import History, TableProperties
 from probes.log.errors import HistoryMismatch, HistoryUnavailable
 from rules.vocabulary.slices import SLICE_SCHEMA
@@ -57,7 +57,7 @@ def test_a_table_that_cannot_be_reached_is_tried_again_and_nothing_is_lost(folde
     prober = Prober.start(folder, 1, clock)
     history.write_text("in the way")
     stop = threading.Event()
-    with committer(folder, history, clock, Pace(every=0.02, longest_wait=0.1)) as one:
+    with committer(folder, history, clock, CommitPace(every=0.02, longest_wait=0.1)) as one:
         with pytest.raises(HistoryUnavailable, match=r"cannot .* the Delta table .*history"):
             one.commit()
         assert one.status().error is not None and "history" in one.status().error

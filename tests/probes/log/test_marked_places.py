@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from probes.log.commits.marks import MARKED_ON, PlaceName, current_places
-from probes.log.journals.progress import Life, Progress
+from probes.log.journals.progress import Life, LifeProgress
 
 NOW = 10**15
 BEFORE = {PlaceName("one", "id", "t", 0): NOW - 1, PlaceName("one", "id", "t", 1): NOW - MARKED_ON}
 
 
-def at_work(cluster: str, *partitions: int) -> tuple[Life, Progress]:
+def at_work(cluster: str, *partitions: int) -> tuple[Life, LifeProgress]:
     life = Life(
         cluster=cluster,
         run="run",
@@ -20,10 +20,10 @@ def at_work(cluster: str, *partitions: int) -> tuple[Life, Progress]:
         boot="boot",
         settings={},
     )
-    return life, Progress(topics={("id", partition): "t" for partition in partitions})
+    return life, LifeProgress(topics={("id", partition): "t" for partition in partitions})
 
 
-def places(*lives: tuple[Life, Progress]) -> list[tuple[str, int]]:
+def places(*lives: tuple[Life, LifeProgress]) -> list[tuple[str, int]]:
     return sorted((place.cluster, place.partition) for place in current_places(lives, BEFORE, NOW))
 
 
