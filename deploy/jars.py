@@ -21,7 +21,7 @@ import re
 import shutil
 import subprocess
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.metadata import version as installed
 from pathlib import Path
 from typing import Final
@@ -44,7 +44,6 @@ __all__ = [
     "resolved",
     "s3a_jars",
     "spark_jars",
-    "spark_kafka_jars",
 ]
 
 KAFKA: Final = "4.3.1"
@@ -73,14 +72,12 @@ class Artefact:
 class JarSet:
     """What is resolved into `<home>/jars/<folder>`: `artefacts` and all they need at run time.
 
-    `about` is said while it is fetched. `beside_pyspark` leaves out the modules that PySpark has. `overrides` replace
-    the revision of a module wherever it is asked for."""
+    `about` is said while it is fetched. `beside_pyspark` leaves out the modules that PySpark has."""
 
     folder: str
     about: str
     artefacts: tuple[Artefact, ...]
     beside_pyspark: bool = False
-    overrides: tuple[Artefact, ...] = ()
 
 
 class _NotFound(JarsMissing):
@@ -104,16 +101,6 @@ def spark_jars(say: Say = to_stderr) -> list[Path]:
     delta = Artefact("io.delta", f"delta-spark_{spark}_{_SCALA}", installed("delta-spark"))
     about = f"Delta Lake {delta.rev} for Spark (8 jars, 13 MB)"
     return resolved(say, JarSet("spark", about, (delta,), beside_pyspark=True))
-
-
-def spark_kafka_jars(say: Say = to_stderr) -> list[Path]:
-    """What Spark needs beside PySpark's own jars to read Kafka topics. Raises `JarsMissing`."""
-    source = Artefact("org.apache.spark", f"spark-sql-kafka-0-10_{_SCALA}", installed("pyspark"))
-    about = f"Spark's Kafka source {source.rev} (4 jars, 10 MB)"
-    # Some registries lack the token provider of this version. It has not changed since this one.
-    provider = Artefact("org.apache.spark", f"spark-token-provider-kafka-0-10_{_SCALA}", "4.0.0")
-    exact = JarSet("spark-kafka", about, (source,), beside_pyspark=True)
-    return resolved(say, exact, replace(exact, overrides=(provider,)))
 
 
 def s3a_jars(say: Say = to_stderr) -> list[Path]:
@@ -148,37 +135,30 @@ def _kafka(version: str) -> JarSet:
     return JarSet(f"kafka-{version}", f"Apache Kafka {version} (about 50 jars, 45 MB)", (core, logging))
 
 
-def resolved(say: Say, *alternatives: JarSet) -> list[Path]:
-    """The jars of the first of the alternatives, all of one folder, that the registry has. Raises `JarsMissing`."""
-    wanted = alternatives[0]
+def resolved(say: Say, wanted: JarSet) -> list[Path]:
+    """The jars of a set, fetched where they are not there yet. Raises `JarsMissing`."""
     folder = home() / "jars" / wanted.folder
-    modules = [_ivy_module(alternative) for alternative in alternatives]
-    present = _complete(folder, modules)
+    module = _ivy_module(wanted)
+    present = _complete(folder, module)
     if present is not None:
         return present
     with locked(home() / "jars" / f".{wanted.folder}.lock", say, wanted.about) as lock:
-        present = _complete(folder, modules)
+        present = _complete(folder, module)
         if present is not None:
             return present
         say(f"fetching {wanted.about} into {folder}")
-        for alternative, module in zip(alternatives, modules, strict=True):
-            try:
-                _resolve(alternative, module, folder, lock, say)
-                break
-            except _NotFound:
-                if alternative is alternatives[-1]:
-                    raise
-        present = _complete(folder, modules)
+        _resolve(wanted, module, folder, lock, say)
+        present = _complete(folder, module)
     if present is None:
         raise JarsMissing(f"{folder} changed while it was being filled: try again")
     return present
 
 
-def _complete(folder: Path, modules: list[str]) -> list[Path] | None:
-    """The set's jars if all of them are there, whole, and as one of `modules` asks."""
+def _complete(folder: Path, module: str) -> list[Path] | None:
+    """The set's jars if all of them are there, whole, and as `module` asks."""
     try:
         listed = json.loads((folder / "jars.json").read_text())
-        whole = listed["module"] in map(_digest, modules) and all(
+        whole = listed["module"] == _digest(module) and all(
             (folder / name).stat().st_size == size for name, size in listed["jars"].items()
         )
     except (OSError, ValueError, KeyError, TypeError):
@@ -274,8 +254,6 @@ def _ivy_module(wanted: JarSet) -> str:
         lines.append(f'    <dependency {place} conf="default->default(runtime)"/>')
     if wanted.beside_pyspark:
         lines += [f"    <exclude module={quoteattr(module)}/>" for module in _pyspark_modules()]
-    for a in wanted.overrides:
-        lines.append(f"    <override org={quoteattr(a.org)} module={quoteattr(a.name)} rev={quoteattr(a.rev)}/>")
     return "\n".join([*lines, "  </dependencies>", "</ivy-module>", ""])
 
 

@@ -99,17 +99,6 @@ def test_a_folder_that_is_not_whole_is_fetched_again(registry: Registry, harm: s
     assert set(jar.parent.iterdir()) == {*jars, jar.parent / "jars.json"}
 
 
-def test_the_next_alternative_is_taken_where_the_registry_lacks_the_first(registry: Registry) -> None:
-    registry.publish(APP, LIB)
-    older = Artefact("org.example", "lib", "1.9")
-    registry.publish(older)
-    alternatives = SET, JarSet("app", "the app", (APP,), overrides=(older,))
-    said: list[str] = []
-    assert names(resolved(said.append, *alternatives)) == ["app-1.0.jar", "lib-1.9.jar"]
-    assert names(resolved(said.append, *alternatives)) == ["app-1.0.jar", "lib-1.9.jar"]
-    assert len(said) == 1, "the first alternative is not tried again once the second is there"
-
-
 def test_a_missing_artefact_is_named(registry: Registry) -> None:
     with pytest.raises(JarsMissing, match=r"^cannot fetch org\.example:app:1\.0: not found; the log is .*ivy\.log$"):
         resolved(print, SET)
@@ -135,7 +124,7 @@ def test_an_unreachable_registry_is_told_from_a_missing_artefact(registry: Regis
         '<ibiblio name="web" m2compatible="true" root="http://127.0.0.1:9/"/></resolvers></ivysettings>'
     )
     with pytest.raises(JarsMissing, match=r"cannot fetch org\.example:app:1\.0: .*127\.0\.0\.1") as refused:
-        resolved(print, SET, JarSet("app", "not asked for", (LIB,)))
+        resolved(print, SET)
     assert "\n" not in str(refused.value)
 
 
