@@ -133,7 +133,7 @@ def test_it_takes_over_from_one_that_is_killed_and_tells_each_finding_once(tmp_p
     written = list(zip(*(events[name].to_pylist() for name in ("id", "event", "at")), strict=True))
     assert len(set(written)) == len(written)
     assert {id for id, _, _ in written} == expected(parts)
-    assert took < 60
+    assert took < 30
 
 
 def expected(parts: list[list[object]]) -> set[str]:

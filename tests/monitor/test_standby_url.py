@@ -173,6 +173,7 @@ def test_one_takes_over_from_the_other_and_each_finding_is_told_once(
         took.append(took[2] + until(lambda: found() == expected(parts), first.folder))
         print("The lease was taken, and the next batch in the tables, {:.1f} and {:.1f} s after one stood still,"
               " {:.1f} and {:.1f} s after one was killed".format(*took))  # fmt: skip
+        assert max(took[0], took[2]) < 30, took
         first.stop()
     finally:
         for one in (first, second):
