@@ -145,6 +145,9 @@ class JobConfig(_Section):
     while nothing stands out in the rows that come; what does is checked at once. `max_bytes` and
     `max_files` bound one batch when the job has fallen behind. `shuffle_partitions` is fixed by a checkpoint's first
     run. `checkpoint`: a folder, or a URL that Spark's Hadoop knows, as "s3a://bucket/canary/checkpoint".
+    `rebuild_days`: where state must be rebuilt from the probe log, as after most upgrades, so many days before the last
+    one are read again, and what was sent earlier is not judged: half an hour for each day of a default fleet. Choose it
+    longer than the topics keep records.
     `history_wait`: how long a start waits for the probe log to be created. `batch_limit`: a batch that takes longer
     hangs, and the checks begin again; where the tables are in folders, also after a minute in which Spark does nothing.
     `behind_limit`: where rows wait so long for the checks, beyond `trigger` and `hold`, `checks-behind` says so.
@@ -162,6 +165,7 @@ class JobConfig(_Section):
     max_bytes: Annotated[int, Field(ge=1 << 16)] = 64 << 20
     max_files: Annotated[int, Field(ge=1)] = 1_000
     starting_version: Annotated[int, Field(ge=0)] | None = None
+    rebuild_days: Annotated[int, Field(ge=1, le=36_500)] = 2
     history_wait: Annotated[float, Field(ge=0, le=86_400)] = 120.0
     batch_limit: Annotated[float, Field(ge=10, le=86_400)] = 600.0
     behind_limit: Annotated[float, Field(ge=10, le=86_400)] = 120.0

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time
+from datetime import UTC, date, datetime, time, timedelta
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -67,12 +67,13 @@ class Edge:
 
 
 class Replay:
-    """One version of the probe log. `version` None is the newest; `self.version` tells which one it is.
+    """One version of the probe log. `version` None is the newest; `self.version` tells which one it is. `since`: the
+    day before which nothing is read.
 
     Raises `TableError` where Delta says no, and `EvidenceGap` where a file of the version has been cleaned away."""
 
-    def __init__(self, path: TableLocation, version: int | None = None) -> None:
-        self.path = path
+    def __init__(self, path: TableLocation, version: int | None = None, since: str | None = None) -> None:
+        self.path, self._since = path, since or ""
         self._table = self._translated(lambda: DeltaTable(str(path), version=version, storage_options=readers(path)))
         require_format(self._table, path)
         self.version = self._table.version()
@@ -92,9 +93,16 @@ class Replay:
         def act() -> list[str]:
             actions = pa.table(self._table.get_add_actions(flatten=True))
             found = {value.isoformat() for value in actions["partition.date"].to_pylist() if value is not None}
-            return sorted(found)
+            return sorted(day for day in found if day >= self._since)
 
         return self._translated(act)
+
+    def newest_days(self, days: int) -> Replay:
+        """The same version, without the days that are more than so many before the last one."""
+        if not (known := self.days()):
+            return self
+        first = date.fromisoformat(known[-1]) - timedelta(days=days)
+        return Replay(self.path, self.version, first.isoformat())
 
     def pieces(self, rows: int = ROWS) -> list[Piece]:
         """All of it, in order."""

@@ -13,8 +13,9 @@ that of a new checkpoint (`handover`), and the stream goes on with the commit af
 version itself, whose own rows it passes over.
 
 A rebuild that is killed goes on from the last state it saved, with the same pieces: what it had written already it
-finds in the tables, by the number of the piece. Rows beyond the log's retention are gone: `rules.engine.retention`
-tells what that means for the checks.
+finds in the tables, by the number of the piece. It reads the newest days of the log (`job.rebuild_days`): all of it
+would take an hour for each two days. Older rows are gone for it like those that were aged out: `rules.engine.retention`
+tells what that means for the checks. The log's commits are kept meanwhile (`log_kept`).
 """
 
 from __future__ import annotations
@@ -30,10 +31,12 @@ from typing import Any, Final
 
 import orjson
 import pyarrow as pa
+from deltalake.exceptions import DeltaError
 
 from rules.engine.retention import begun
 from rules.step import HELD, UnknownFormat
 from rules.vocabulary.slices import Place
+from rules.vocabulary.table_errors import in_words
 from rules.vocabulary.times import from_micros, micros
 from streaming_jobs.config import JobConfig
 from streaming_jobs.errors import EvidenceGap, JobError, StateFormat, TableError, translated
@@ -45,6 +48,7 @@ from streaming_jobs.history.handover import STATE_SCHEMA, RebuildPlan, Workspace
 from streaming_jobs.history.layout import has_begun, reason_against
 from streaming_jobs.history.replay import ROWS, Piece, Replay
 from streaming_jobs.history.source import first_version
+from streaming_jobs.tables import log_kept
 from streaming_jobs.tables.delta_tables import read_table, version_of
 from streaming_jobs.tables.findings import current_findings
 from streaming_jobs.verdicts.checks import OUTPUT_SCHEMA, Check, Checks, no_verdict
@@ -164,7 +168,10 @@ class Rebuild:
         self._say_only(line)
 
     def _new_plan(self, reason: str, rows: int) -> RebuildPlan:
-        replay = Replay(self._config.history_path)
+        replay = Replay(self._config.history_path).newest_days(self._config.rebuild_days)
+        pieces = tuple(replay.pieces(rows))
+        if sum(piece.rows for piece in pieces) > log_kept.MANY:
+            self._keep_the_log()
         plan = RebuildPlan(
             id=uuid.uuid4().hex,
             reason=reason,
@@ -172,10 +179,17 @@ class Rebuild:
             files=tuple(replay.added_files()),
             tables={name: version_of(self._config.tables_path, name) for name in _REMEMBERED},
             reached=tuple(_reached(read_table(self._config.tables_path, "partition_state").to_pylist())),
-            pieces=tuple(replay.pieces(rows)),
+            pieces=pieces,
         )
         self._space.begin(plan)
         return plan
+
+    def _keep_the_log(self) -> None:
+        try:
+            log_kept.keep(self._config.history_path)
+        except (DeltaError, OSError) as error:
+            # It may be done in time.
+            self._say(f"the probe log is not kept for longer while it is read: {in_words(error)}")
 
     def _go(self, plan: RebuildPlan) -> None:
         if not self._space.handed_over(plan) and not self._space.complete():
@@ -191,7 +205,8 @@ class Rebuild:
             f"{rows} rows in {len(plan.pieces)} pieces"
         )
         try:
-            replay = Replay(self._config.history_path, plan.version)
+            since = plan.pieces[0].day if plan.pieces else None
+            replay = Replay(self._config.history_path, plan.version, since)
         except TableError as error:  # deltalake names no kinds: a version that is not there is the one reason here
             raise EvidenceGap(str(error)) from error
         untold = self._untold(plan)
@@ -265,7 +280,10 @@ class Rebuild:
         for edge in edges:
             self._partition(edge.place)[0].hot = begun(edge.gone)
         if edges:
-            self._say(f"the first rows of {len(edges)} partitions have been aged out: state begins where rows are left")
+            self._say(
+                f"the first rows of {len(edges)} partitions are older than job.rebuild_days, or have been aged out: "
+                f"state begins with {replay.days()[0]}, and what was sent before that is not judged again"
+            )
 
     def _piece(self, slices: pa.Table) -> pa.Table:
         """The verdicts on the rows of one piece, without summaries: those of the past interest nobody."""

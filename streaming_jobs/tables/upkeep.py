@@ -15,7 +15,7 @@ Every retention must exceed the largest lag that the job is allowed: a stream th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Final, Literal
@@ -27,12 +27,15 @@ from deltalake.exceptions import DeltaError
 from rules.vocabulary.encodings import compacted
 from rules.vocabulary.table_errors import in_words
 from streaming_jobs.config import JobConfig, UpkeepConfig
+from streaming_jobs.errors import TableError
 from streaming_jobs.location import TableLocation, TableUrl, names, opened, readers
 from streaming_jobs.tables import cap
 from streaming_jobs.tables.data_file import sync_commit
+from streaming_jobs.tables.delta_tables import read_table
+from streaming_jobs.tables.log_kept import is_kept, let_go
 from streaming_jobs.tables.schemas import SPECS
 
-Action = Literal["compact", "age", "thin", "checkpoint", "vacuum"]
+Action = Literal["compact", "age", "thin", "let_go", "checkpoint", "vacuum"]
 
 _REPLACED: Final = frozenset({"partition_state", "readers", "across", "cycle_search"})
 """Tables that the job itself replaces as a whole: they have nothing to compact and nothing to age."""
@@ -49,12 +52,14 @@ _AGED_BY: Final = {
 _LOG_FILES: Final = 1_000
 _SMALL_BYTES: Final = 16 << 20
 _VACUUM_EVERY: Final = timedelta(hours=1)
+_CAUGHT_UP: Final = timedelta(minutes=20)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
     """What a table looks like. `small_files` of the current version; `log_files` of its log; `oldest` day of its data;
-    `vacuumed`, `thinned`: when this process last did so."""
+    `vacuumed`, `thinned`: when this process last did so. `log_kept`: a rebuild has the log's commits kept, and the
+    stream has read it up to `read_through`."""
 
     name: str
     small_files: int
@@ -62,6 +67,8 @@ class Survey:
     oldest: date | None
     vacuumed: datetime | None
     thinned: datetime | None = None
+    log_kept: bool = False
+    read_through: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +99,8 @@ def plan(surveys: Iterable[Survey], config: UpkeepConfig, now: datetime) -> list
                 steps.append(Step(table=seen.name, action="thin", predicate=f"{_COUNTED} AND at < {_midnight(first)}"))
         if seen.name not in _REPLACED and seen.small_files >= config.small_files:
             steps.append(Step(table=seen.name, action="compact"))
+        if seen.log_kept and seen.read_through is not None and now - seen.read_through < _CAUGHT_UP:
+            steps.append(Step(table=seen.name, action="let_go"))
         if seen.log_files >= _LOG_FILES:
             steps.append(Step(table=seen.name, action="checkpoint"))
         if seen.vacuumed is None or now - seen.vacuumed >= _VACUUM_EVERY:
@@ -127,6 +136,7 @@ def survey(path: TableLocation, name: str, vacuumed: datetime | None, thinned: d
         oldest=_oldest(actions),
         vacuumed=vacuumed,
         thinned=thinned,
+        log_kept=is_kept(table),
     )
 
 
@@ -152,6 +162,9 @@ def act(path: TableLocation, step: Step) -> str:
         _sync(path, table)
         what = f"{gone.get('num_removed_files', 0)} files" if step.action == "age" else "what is only counted"
         return f"{step.table}: {what} aged out ({step.predicate})"
+    if step.action == "let_go":
+        before = let_go(table).removeprefix("interval ")
+        return f"{step.table}: commits are kept for {before} again, after a rebuild"
     if step.action == "checkpoint":
         table.create_checkpoint()
         _sync(path, table)  # before the commits that it says again are deleted
@@ -187,6 +200,8 @@ class Upkeep:
                 if opened(path) is None:
                     continue
                 seen = survey(path, name, self._done.get((name, "vacuum")), self._done.get((name, "thin")))
+                if seen.log_kept:
+                    seen = replace(seen, read_through=self._read_through())
                 for step in plan([seen], self._config.upkeep, now):
                     if stopping():
                         return
@@ -201,6 +216,14 @@ class Upkeep:
                 yield from self._hold(history, most, now)
             except (DeltaError, OSError, ValueError) as error:
                 yield f"history: upkeep put off: {in_words(error)}"
+
+    def _read_through(self) -> datetime | None:
+        """The log time up to which the stream has come."""
+        try:
+            told = read_table(self._config.tables_path, "partition_state")["now"].to_pylist()
+        except TableError:
+            return None
+        return max((one for one in told if one is not None), default=None)
 
     def _hold(self, history: Path, most: float, now: datetime) -> Iterator[str]:
         """Keep the data folder below `most` gigabytes; a line for what was done, and where that is not enough."""

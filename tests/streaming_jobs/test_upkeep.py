@@ -48,6 +48,15 @@ def test_tables_that_are_replaced_are_vacuumed_and_no_more() -> None:
     assert plan([busy], UpkeepConfig(), NOW) == [Step(table="partition_state", action="vacuum", hours=1)]
 
 
+def test_the_log_is_let_go_once_the_stream_has_caught_up() -> None:
+    def asked(**more: Any) -> list[Step]:
+        return plan([survey("history", **more)], UpkeepConfig(), NOW)
+
+    near, far = NOW - timedelta(minutes=19), NOW - timedelta(minutes=21)
+    assert asked(log_kept=True, read_through=near) == [Step(table="history", action="let_go")]
+    assert asked(log_kept=True, read_through=far) == asked(log_kept=True) == asked(read_through=near) == []
+
+
 def test_what_is_only_counted_goes_once_a_day() -> None:
     predicate = "event = 'raised' AND severity IN ('info', 'allowed') AND at < '2026-01-30T00:00:00Z'"
     thin = [Step(table="findings", action="thin", predicate=predicate)]
