@@ -179,7 +179,7 @@ def _due(own: KnownEnds, passage: Passage) -> list[Listing]:
     ripe = waiting.at <= passage.end
     awaited = passage.gate.told_through() < passage.end  # of anybody: mostly of nobody
     for boot in each(waiting.domain[ripe]) if awaited else ():
-        told = passage.gate.told_through(_by_the_clock_of(boot))
+        told = passage.gate.told_through(by_the_clock_of(boot))
         ripe &= (waiting.domain != boot) | (waiting.at <= told) | passage.finished
     if not some(ripe):
         return []
@@ -190,7 +190,7 @@ def _due(own: KnownEnds, passage: Passage) -> list[Listing]:
     return due
 
 
-def _by_the_clock_of(boot: int) -> Who:
+def by_the_clock_of(boot: int) -> Who:
     """Those whose boot it is, and those of which it is not known yet."""
     return Who(lambda number, process: process.boot in (boot, -1))
 

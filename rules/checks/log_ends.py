@@ -4,8 +4,10 @@ The log's end, as its leader lists it for read_uncommitted, is at or below an of
 was invoked (`rules.checks.known_ends`), and a write that was invoked after it was acknowledged between the two. Without
 that write nothing is proven: a leader that has been deposed, and cut off so that it does not know it yet, lists the end
 that it last knew. A listing above all that was known ends the waiting for such a write; one between the two that is
-acknowledged later than that listing was made still bears the short one out (`outlived`). An end of 0 that the next
-listing does not bear out, where a higher one had been listed, is no truncation, but a `spurious-zero-offset`.
+acknowledged later than that listing was made still bears the short one out (`outlived`). Where no other listing comes
+by that clock for the grace time after such a write, as where the observer's host went down, the write is enough. An end
+of 0 that the next listing does not bear out, where a higher one had been listed, is no truncation, but a
+`spurious-zero-offset`.
 
 "Before" and "after" are concluded within one clock domain alone, once the log of all whose clock it is has come so
 far; an operation that is open for long tells nothing of that time, and is not waited for. A hole takes nothing back:
@@ -43,7 +45,7 @@ import numpy as np
 
 from rules.arrays import intervals
 from rules.arrays.intervals import EMPTY, Bools, Ints, each, indices
-from rules.checks.known_ends import Acknowledged, Listing
+from rules.checks.known_ends import STEP, Acknowledged, Listing, by_the_clock_of
 from rules.kept.check import FOREVER, Check, CutLog, News, Passage
 from rules.kept.codec import Table, concat, take
 from rules.vocabulary.objectives import SECOND
@@ -181,10 +183,9 @@ def fold(own: LogEnds, passage: Passage) -> None:
         _forget(own, passage.due)
     if passage.early:
         _report(_judge_early(own, passage.early), passage)
-    if passage.finished:
-        for domain in {cut[1] for cut in own.cuts}:
-            _report(_written_over(own, domain, FOREVER, passage.end), passage)
-    elif own.unexplained:
+    if own.cuts or own.zero:
+        _report(_never_listed_again(own, passage), passage)
+    if own.unexplained and not passage.finished:
         _ask(own, passage)
 
 
@@ -293,6 +294,39 @@ def _written_over(own: LogEnds, domain: int, until: int, at: int) -> list[Trunca
             found += _truncated(own, cut, at, again)
     own.cuts = left
     return found
+
+
+def _never_listed_again(own: LogEnds, passage: Passage) -> list[Truncation]:
+    """What short listings are borne out by a write after which none came by their clock for the grace time; in a file,
+    for ever."""
+    found: list[Truncation] = []
+    for domain in each(np.array([cut[1] for cut in (*own.cuts, own.zero) if cut], np.int64)):
+        borne_out = _first_borne_out(own, domain)
+        if borne_out is None:
+            continue
+        cut, since = borne_out
+        until = since + passage.report.objectives.grace // STEP
+        at = cut.at + (until - cut.step) * STEP
+        if passage.finished:
+            until, at = FOREVER, passage.end
+        if at <= min(passage.end, passage.gate.told_through(by_the_clock_of(domain))):
+            if own.zero and own.zero[1] == domain:
+                own.cuts, own.zero = [*own.cuts, own.zero], []
+            found += _written_over(own, domain, until, at)
+    return found
+
+
+def _first_borne_out(own: LogEnds, domain: int) -> tuple[Listing, int] | None:
+    """The first listing that waits by this clock and is borne out by a write, and the step of the first such write."""
+    cuts = [Listing(*entry) for entry in (*own.cuts, own.zero) if entry and entry[1] == domain]
+    written, step, known = own.written, min(cut.step for cut in cuts), max(cut.known for cut in cuts)
+    if not ((written.domain == domain) & (written.step > step) & (written.start <= known)).any():
+        return None  # as nearly always: the log goes on where it was
+    for cut in cuts:
+        over = _written_after(own, cut, FOREVER)
+        if over.any():
+            return cut, int(written.step[over].min())
+    return None
 
 
 def _borne_out_late(own: LogEnds) -> list[Truncation]:

@@ -123,6 +123,29 @@ def truncated_below_a_poll_in_no_time(h: History) -> None:
     written_again(h, 9)
 
 
+def never_listed_again(h: History, offset: int, end: int = 4) -> None:
+    """The last listing is short, and records are given offsets from this one on. Then who observes is gone."""
+    h.send("w", 0, 10, at=0)
+    h.time += 1
+    h.observe(end=10)
+    h.time += 1
+    h.observe(end=end)
+    h.time += 1
+    h.send("v", 0, 1, at=offset)
+    h.time += 1
+    h.send("v", 1, 1, at=offset + 1)
+    for _ in range(12):
+        h.mark(1.0)
+
+
+def truncated_and_never_listed_again(h: History) -> None:
+    never_listed_again(h, 5)
+
+
+def erased_and_never_listed_again(h: History) -> None:
+    never_listed_again(h, 1, end=0)
+
+
 def cut(end: int, known: int, again: int, where: str, *, at: float) -> Told:
     said = (
         f"the log ends at {end}, and offset {known} was acknowledged or polled before; then offset {again} was given to"
@@ -207,6 +230,8 @@ GUILTY = [
     (truncated_in_an_outage, cut(6, 9, 3, "at 7 offsets", at=2.006)),
     (truncated_beside_a_slow_write, cut(6, 9, 6, "at 4 offsets", at=2.002)),
     (truncated_below_a_poll, cut(9, 9, 9, "there", at=1.004)),
+    (truncated_and_never_listed_again, cut(4, 9, 5, "at 5 offsets", at=2.006)),
+    (erased_and_never_listed_again, cut(0, 9, 1, "at 9 offsets", at=2.006)),
     (erased, cut(0, 9, 0, "at 10 offsets", at=1.004)),
     (truncated_by_one_clock_of_two, cut(4, 9, 5, "at 5 offsets", at=0.006)),
     (truncated_below_what_a_dead_process_had_polled, cut(4, 9, 4, "at 6 offsets", at=6.006)),
@@ -220,6 +245,10 @@ def listed_by_a_deposed_leader(h: History) -> None:
         h.time += 1
         h.observe(end=4)
     written_again(h, 10)
+
+
+def listed_by_a_deposed_leader_and_never_again(h: History) -> None:
+    never_listed_again(h, 10)
 
 
 def acknowledged_late(h: History) -> None:
@@ -395,7 +424,7 @@ INNOCENT = [
     acknowledged_below_the_end, acknowledged_across_the_end_of_a_whole_log, written_by_another_host,
     empty_with_one_record, listed_in_vain, acknowledged_to_a_transaction_whose_process_died,
     written_by_a_transaction_that_was_under_way, of_an_indefinite_transaction_without_offsets,
-    listed_by_a_deposed_leader, acknowledged_late, given_out_after_the_log_was_whole, listed_before,
-    listed_by_another_host, acknowledged_without_idempotence, of_an_indefinite_write, killed_before_it_polled,
-    lost_with_its_host,
+    listed_by_a_deposed_leader, listed_by_a_deposed_leader_and_never_again, acknowledged_late,
+    given_out_after_the_log_was_whole, listed_before, listed_by_another_host, acknowledged_without_idempotence,
+    of_an_indefinite_write, killed_before_it_polled, lost_with_its_host,
 ]  # fmt: skip
