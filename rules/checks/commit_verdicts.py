@@ -99,6 +99,22 @@ def nobody_committed_elsewhere(
     return found
 
 
+def nothing_is_missing(own: Committed, passage: Passage, here: tuple[int, int], span: tuple[int, int]) -> Evidence:
+    """That no hole in the log of one that may commit for the group touches this `span` of this clock is `COMPLETE`, or
+    not so (`UNVERIFIABLE`), or not yet known, while nobody knows how far the clocks of those that do are apart. `here`:
+    the group and the clock domain."""
+    group, domain = here
+    gate, may = passage.gate, committing(own, group)
+    holes = [hole for hole in gate.holes(*span, EVERYBODY, domain) if may(hole.process)]
+    apart = [
+        max(gate.ahead(hole.boot, domain, strict=True), gate.ahead(domain, hole.end_boot, strict=True))
+        for hole in holes
+    ]
+    if min(apart, default=UNKNOWN) < UNKNOWN:
+        return Evidence.UNVERIFIABLE
+    return Evidence.NOT_YET if holes else Evidence.COMPLETE
+
+
 def _over_before(passage: Passage, time: int, boot: int) -> list[int]:
     """The processes that a reboot of their host had ended by then, by that clock."""
     gone = ((number, process) for number, process in passage.state.processes.items() if process.over_by >= 0)
@@ -166,12 +182,12 @@ class Case:
         first, read = self.own.first, self.read
         return bool(((first.group == read.group) & (first.offset == read.offset)).any())
 
-    def _complete(self, since: int) -> bool:
+    def _missing(self, since: int) -> Evidence:
         """Is nothing missing of what may have been committed from `since` to the read?"""
-        may = committing(self.own, self.read.group)
-        return not any(
-            may(hole.process) for hole in self.passage.gate.holes(since, self.read.at, EVERYBODY, self.read.domain)
-        )
+        return nothing_is_missing(self.own, self.passage, self.read[:2], (since, self.read.at))
+
+    def _complete(self, since: int) -> bool:
+        return self._missing(since) is Evidence.COMPLETE
 
     def _is_here(self, since: int) -> bool:
         """Is everything here that was done from `since` to the read, and may have landed in that time?"""
@@ -253,7 +269,11 @@ class Case:
         if read.offset < 0:
             if age >= retention:
                 return
-        elif self._may_have_landed_late(since) or not self._complete(since):
+        elif self._may_have_landed_late(since):
+            return
+        could_be_told = read.offset >= 0 and not nobody_committed_it
+        missing = self._missing(since) if read.offset >= 0 else Evidence.COMPLETE
+        if missing is Evidence.UNVERIFIABLE or (missing is Evidence.NOT_YET and not could_be_told):
             return
         seconds = round((read.invoked - int(commits.completed[best])) / SECOND, 3)
         told = "none" if read.offset < 0 else str(read.offset)
@@ -266,10 +286,10 @@ class Case:
         message = (
             f"group {self.name} committed {committed}, and was told {told} {seconds:.1f} s after that was acknowledged"
         )
-        could_be_told = read.offset >= 0 and not nobody_committed_it
-        self._found(
-            "lost-commit", (self.name, committed, read.offset), message, evidence, since if could_be_told else -1
-        )
+        subject = (self.name, committed, read.offset)
+        if missing is Evidence.NOT_YET and ["lost-commit", *subject] not in own.reported:
+            own.unclear = [*own.unclear, ["lost-commit", *subject]]
+        self._found("lost-commit", subject, message, evidence, since if could_be_told else -1)
 
     def _known_to_the_reader(self, rows: Ints) -> Bools:
         """Which of the commits the process that reads made itself, or had read as much since they were invoked."""

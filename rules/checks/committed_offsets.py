@@ -37,8 +37,9 @@ knows that it never was (`rules.checks.unknown_commits`).
 Decided once the log of whoever may commit for the group, or tells of it, is complete up to the read, and where no hole
 in the log of one that may commit touches the time between the two that contradict each other. Where the reader knew of
 a commit that was lost, what was done since that was invoked is enough, and `LANDED` before: who was over by then, or
-misses rows from before, is not waited for. A lost or foreign commit is told when the partition has been observed for
-the grace time after it: a topic that was made anew has other offsets.
+misses rows from before, is not waited for; what is, by clocks that nobody can compare yet, waits until they are
+compared. A lost or foreign commit is told when the partition has been observed for the grace time after it: a topic
+that was made anew has other offsets.
 
 What is kept, and what bounds it: `rules.checks.kept_commits`. How a read is judged: `rules.checks.commit_verdicts`.
 """
@@ -56,7 +57,15 @@ from rules.arrays.columns import OFFSETS, OK, START, Columns
 from rules.arrays.intervals import Bools, Ints, among, each, indices, some
 from rules.checks import invoked_commits, kept_commits, unknown_commits
 from rules.checks.commit_rows import NEVER, NO_BOOT, GroupRows, Reads
-from rules.checks.commit_verdicts import ANYBODY, LANDED, Case, Told, concerned, nobody_committed_elsewhere
+from rules.checks.commit_verdicts import (
+    ANYBODY,
+    LANDED,
+    Case,
+    Told,
+    concerned,
+    nobody_committed_elsewhere,
+    nothing_is_missing,
+)
 from rules.checks.earlier_commits import familiar, less
 from rules.checks.invoked_commits import ANY
 from rules.checks.kept_commits import Committed, number_of_group
@@ -300,10 +309,13 @@ def _tell(own: Committed, passage: Passage) -> None:
             if passage.gate.ask(since - LANDED, when, who, domain) is Evidence.NOT_YET:
                 waiting.append(verdict)
                 continue
-            alone = nobody_committed_elsewhere(own, passage, (group, domain), subject[2], (since, at))
-            if alone is Evidence.NOT_YET and passage.end <= when + UNKNOWN_FOR:
+            here, span = (group, domain), (since, at)
+            known = {nobody_committed_elsewhere(own, passage, here, subject[2], span)}
+            if [anomaly, *subject] in own.unclear:
+                known.add(nothing_is_missing(own, passage, here, span))
+            if Evidence.UNVERIFIABLE not in known and Evidence.NOT_YET in known and passage.end <= when + UNKNOWN_FOR:
                 waiting.append(verdict)
-            if alone is not Evidence.COMPLETE:
+            if known != {Evidence.COMPLETE}:
                 continue
             verdict[8] = -1
         if own.observed < when and not passage.finished:
@@ -317,6 +329,10 @@ def _tell(own: Committed, passage: Passage) -> None:
             )
         )  # fmt: skip
     own.pending = waiting
+    if own.unclear:
+        own.unclear = [
+            key for key in own.unclear if any([anomaly, *subject] == key for _, anomaly, subject, *_ in waiting)
+        ]
 
 
 CHECK: Final = Check("committed-offsets", Committed, needs=needs, arrive=arrive, fold=fold)

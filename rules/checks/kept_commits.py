@@ -61,7 +61,8 @@ class Committed:
     does; `observed`: the newest time at which the partition was; `kept`: how many entries were left when the last were
     forgotten. `pending`: [when, anomaly, subject, message, evidence, at, group, domain, since] of verdicts that wait
     for the partition to be observed after `when`, and before that, where `since` is a time, for the log of the group
-    through `when`; `reported`: [anomaly, *subject] of all."""
+    through `when`; `unclear`: [anomaly, *subject] of those of them for which it is not known yet whether something is
+    missing in between; `reported`: of all."""
 
     groups: list[str | None] = field(default_factory=lambda: [""])
     commits: Commits = field(default_factory=Commits)
@@ -82,6 +83,7 @@ class Committed:
     observed: int = -1
     kept: int = 0
     pending: list[list[Any]] = field(default_factory=list)
+    unclear: list[list[Any]] = field(default_factory=list)
     reported: list[list[Any]] = field(default_factory=list)
 
     @property

@@ -23,6 +23,7 @@ from tests.rules.committed_offsets import (
 from tests.rules.histories import START, History, Store, number, singly
 from tests.rules.liveness_of import row_by_row
 from tests.rules.test_committed_offsets import went_back
+from tests.rules.test_unknown_commits import listed
 from tests.rules.whole import live, whole
 
 
@@ -304,3 +305,50 @@ def test_nobody_went_back_while_a_log_is_missing() -> None:
         h.mark(20.0)
     h.rows.remove(hidden)
     assert whole(row_by_row(h), VERDICTS) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("behind", "told"), [(0, True), (40, True), (52, False)])
+def test_a_hole_whose_end_nobody_can_compare_yet_is_waited_for(behind: int, told: bool) -> None:
+    """A member of another host was lost with its journal, which the next boot tells, by a clock that is so far behind.
+    By 100 records tell how far: then it is known whether it may have committed between 58 and the read after it."""
+    h, store = History(), Store()
+
+    def now(boot: str, off: int = 0) -> dict[str, object]:
+        h.time += 0.004
+        ms = round((h.time - off) * 1000)
+        return {"invoked": h.at(h.time - off - 0.003), "completed": h.at(h.time - off), **on(boot, ms - 3, ms)}
+
+    def mark(committer: str, when: dict[str, object], off: int, *processes: str, more: tuple[Mark, ...] = ()) -> None:
+        marks = [Mark(number(p), h._slices[number(p), 0], h.at(h.time - off)) for p in processes]
+        h.row(committer, "mark", marks=[*marks, *more], **when)
+
+    h.row("m", "start", settings={"group.id": "g"}, **now("first"))
+    h.row("m", "subscribe", assigned=True, mode="subscribe", group="g", **now("first"))
+    for process in ("q", "observer"):
+        h.row(process, "start", settings={"writer": process}, **now("here"))
+    for second in range(1, 140):
+        h.time, there = second, ("second", behind)
+        if second < 5:
+            mark("theirs", now("first"), 0, "m")
+        if second == 8 + behind:
+            h.row("p", "start", settings={"writer": "p"}, **now(*there))
+            over = Mark(number("m"), 2, h.at(4), h.at(8), lost=True)
+            mark("theirs", now(*there), behind, "p", more=(over,))
+        if second == 100:
+            h.send("p", 0, 1, at=5000, **now(*there))
+            h.poll("q", [("p", 0, 1, 5000)], **now("here"))
+            h.send("q", 0, 1, at=5001, **now("here"))
+            h.poll("p", [("q", 0, 1, 5001)], **now(*there))
+        if second > 8 + behind:
+            mark("theirs", now(*there), behind, "p")
+        commit(h, 1000 + second, **now("here"))
+        read(h, 1000 + second - (second == 58), **now("here"))
+        listed(h, 5000, **now("here"))
+        mark("ours", now("here"), 0, "r", "q", "observer")
+        store.feed(h.rows)
+        h.rows.clear()
+        if second == 98:
+            assert whole(store, VERDICTS) == []
+    found = [(one.anomaly, one.subject) for one in whole(store, VERDICTS)]
+    assert found == ([("lost-commit", ("g", 1058, 1057))] if told else [])
