@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING
 from tests.rules.world.faults import Planted
 from tests.rules.world.kernel import SECOND
 from tests.rules.world.life import Entry, Life
-from tests.rules.world.must import GIVEN_UP, GRACE, Must
+from tests.rules.world.must import GIVEN_UP, GRACE, MEASURED, Must
 
 if TYPE_CHECKING:
     from tests.rules.world.oracle import Oracle
+
+NEVER = 1 << 60
+"""A true time that does not come."""
 
 
 class CommittedOffsets:
@@ -26,15 +29,15 @@ class CommittedOffsets:
         reads = self._truth.committed_reads(planted.partition, planted.at)
         if planted.kind != "dropped-commit":
             reads = [e for e in reads if e.row.committed == planted.offsets[0]]
-        if anomaly == "foreign-commit":  # somebody may have committed as much meanwhile
-            since = self._world.cluster.commits[reads[0].row.group, planted.partition] if reads else {}
-            reads = [e for e in reads if since.get(planted.offsets[0], e.completed + 1) > e.completed]
+        if anomaly == "foreign-commit":  # somebody may have committed as much meanwhile, or right after
+            invoked = self._world.cluster.commits[reads[0].row.group or "", planted.partition] if reads else {}
+            reads = [e for e in reads if invoked.get(planted.offsets[0], NEVER) > e.completed + MEASURED]
         if anomaly == "lost-commit":
             reads = [e for e in reads if self._had_to_be_told(planted.partition, e)]
         else:
-            before = self._truth.committed_reads(planted.partition, 0)
-            same = [(h, e) for h in before for e in reads if h.row.boot == e.row.boot and h.invoked < e.invoked]
-            reads = [e for h, e in same if anomaly == "foreign-commit" or _committed(h) > _committed(e)]
+            told = [(self._told_before(planted.partition, e), e) for e in reads]
+            low = anomaly == "offset-regression"
+            reads = [e for before, e in told if before is not None and (not low or before > _committed(e))]
         if not reads or not self._held(planted.at - GRACE, reads[0].completed):
             return must
         # One that is assigned elsewhere may commit here too: it is waited for by its own clock.
@@ -56,6 +59,12 @@ class CommittedOffsets:
             must.by = max(c for c in came if c is not None) + self._slack + GRACE + 2 * self._spread
             must.optional = must.by > self._world.plan.length
         return must
+
+    def _told_before(self, partition: int, read: Entry) -> int | None:
+        """What had been told last, by the clock of the same boot: from there the offset went up or down."""
+        reads = self._truth.committed_reads(partition, 0)
+        before = [e for e in reads if e.row.boot == read.row.boot and e.completed <= read.invoked]
+        return _committed(max(before, key=lambda e: e.completed)) if before else None
 
     def given_up(self, partition: int, until: int, kinds: set[str]) -> int:
         """By when nobody waits any more for rows up to a time that never come: what was told, in which order, and what

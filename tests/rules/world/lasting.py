@@ -5,8 +5,9 @@ comes by when all others have long gone on (an audit, a call that hung), since i
 settled and forgotten; nor a step to or from a value that stands twice, or one so shortly before the end of a world that
 its offsets may not be settled by then; nor a loss that is due as a log ends for ever, or of what is polled after all;
 nor a loss, or what is told of a group, where somebody reads whose clock nobody can compare with the others; nor what is
-told of a group as a world ends; nor a step where a stale listing made the log look cut, which
-counts by what is known of the send.
+told of a group within a minute after a member was lost with its host, since another delivery may bring too late what
+compares the clock of the next boot with one that is over; nor what is told of a group as a world ends; nor a step where
+a stale listing made the log look cut, which counts by what is known of the send.
 """
 
 from __future__ import annotations
@@ -15,11 +16,14 @@ from rules.vocabulary.finding import Finding
 from tests.rules.world.clocks import true_time
 from tests.rules.world.engine import values_of
 from tests.rules.world.explains import ALWAYS, CUT_TO_NOTHING, EXPLAINS, LOST, ORDER
+from tests.rules.world.kernel import SECOND
 from tests.rules.world.must import GRACE
 from tests.rules.world.oracle import SILENT, Oracle
 from tests.rules.world.skews import Skews
 from tests.rules.world.truth import READERS
 
+APART = 60 * SECOND
+"""So far apart clocks may be that nobody can compare."""
 COMMITTED = frozenset({"lost-commit", "foreign-commit", "offset-regression", "spurious-zero-offset"})
 
 
@@ -34,7 +38,7 @@ def is_lasting(oracle: Oracle, f: Finding) -> bool:
         return False
     if f.anomaly in COMMITTED | {"lost-write"} and not _comparable(oracle, f):
         return False
-    if f.anomaly in COMMITTED and _is_told_last(oracle, f):
+    if f.anomaly in COMMITTED and (_is_told_last(oracle, f) or _a_member_was_lost(oracle, f)):
         return False
     if f.anomaly in ORDER and (_is_of_a_duplicate(oracle, f) or "stale" in here):
         return False
@@ -98,6 +102,18 @@ def _came_last(oracle: Oracle, f: Finding) -> bool:
 def _is_told_last(oracle: Oracle, f: Finding) -> bool:
     """May the world be over before log time comes to where this is told? Whoever is silent holds it up."""
     return true_time(f.decidable) + SILENT + oracle.slack + 2 * oracle.spread > oracle.world.plan.length
+
+
+def _a_member_was_lost(oracle: Oracle, f: Finding) -> bool:
+    """Was one whose host was booted anew so shortly before that only the next boot's clock tells that it was before?"""
+    at = true_time(f.at)
+    lost = [life for life in oracle.world.lives if life.kind == "group" and life.crashed is not None]
+    for life in lost:
+        crashed = life.crashed or 0
+        back = min((boot for boot in life.host.boots if boot >= crashed), default=crashed)
+        if crashed - oracle.spread <= at <= back + APART + oracle.spread:
+            return True
+    return False
 
 
 def _made(oracle: Oracle, f: Finding) -> list[int]:

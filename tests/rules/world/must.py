@@ -11,6 +11,8 @@ from tests.rules.world.engine import Checker, values_of
 from tests.rules.world.kernel import SECOND
 
 GRACE = Objectives().grace
+MEASURED = SECOND // 2
+"""By the clock of another host nobody can tell what was so shortly before something else."""
 GIVEN_UP = 600 * SECOND
 """So long a row is waited for that others of its process came after."""
 

@@ -14,7 +14,7 @@ from tests.rules.world.explains import ALWAYS, NAMED, explained_by
 from tests.rules.world.faults import Planted
 from tests.rules.world.kernel import SECOND
 from tests.rules.world.life import Life
-from tests.rules.world.must import GRACE, Must
+from tests.rules.world.must import GRACE, MEASURED, Must
 from tests.rules.world.skews import Skews, is_there
 from tests.rules.world.truth import NEVER, READERS, Truth
 from tests.rules.world.world import World
@@ -31,8 +31,6 @@ OPEN = 5 * SECOND
 CLOSE = 2 * SECOND
 """So close nobody can tell whether a log reaches to when a loss is due: log time goes in ticks of a second, the bound
 of two clocks is no better than what it was measured by, and a pass is known before the acknowledgement or after it."""
-MEASURED = SECOND // 2
-"""Nor, by the clock of another host, whether a log was over before something was sent."""
 AT_ONCE = frozenset({"duplicate", "G1a", "inconsistent-offsets"})
 """What is proven by what was seen, whatever log time it is."""
 
@@ -89,7 +87,8 @@ class Oracle:
     def _once_log_time_goes_on(self, by: int, partition: int) -> int:
         """Later, where a host says nothing then, or a row is missing: log time stands still until it comes, or is not
         waited for."""
-        while (later := max((self._spoke(host.name, partition, by) for host in self.world.hosts), default=by)) > by:
+        hosts = [host.name for host in self.world.hosts]
+        while (later := max([self._anybody_spoke(by), *(self._spoke(name, partition, by) for name in hosts)])) > by:
             by = later
         return max([by, *(min(end + self.slack, by + OPEN) for end in self._open_at(partition, by - self.slack))])
 
@@ -117,6 +116,12 @@ class Oracle:
         pauses += [(a, b) for a, b in itertools.pairwise(sorted(came)) if a < by and b - a > 3 * SECOND]
         over = max((min(b, a + SILENT) for a, b in pauses), default=0)
         return over + self.slack if over + self.slack > by else by
+
+    def _anybody_spoke(self, by: int) -> int:
+        """Later, where no host says anything then: there is no log time but what marks tell."""
+        came = sorted({0, *(a.arrived for a in self.world.appends), self.world.plan.length})
+        over = max((b for a, b in itertools.pairwise(came) if a < by and b - a > 3 * SECOND), default=0)
+        return max(by, over + self.slack)
 
     def _of(self, planted: Planted) -> list[Must]:
         committed = CommittedOffsets(self)
@@ -180,7 +185,7 @@ class Oracle:
         came += [self.truth.known(life, partition, sent.entry.invoked, until) for life in readers]
         if any(c is None for c in came):
             must.why = "a log is lost for ever"
-            if any(self.truth.doubt(life, until) for life in readers):
+            if any(self.truth.doubt(life, time) for life in readers for time in (since, until)):
                 self.just_due[value] = offset
             return must
         sent_by = sent.life.host
@@ -257,11 +262,12 @@ class Oracle:
         return must
 
     def _inconsistent(self, planted: Planted) -> list[Must]:
-        """An offset that was given again, where both values were told by rows of the table within the grace."""
+        """An offset that was given again, where both values were told by rows of the table while it was not settled: no
+        reader had gone past it the grace time before, in this log or in a longer one that it had been."""
         out = []
         for offset, told in sorted(self.truth.told_between(planted.partition, *planted.offsets).items()):
             came = sorted(told.values())
-            if len(came) > 1 and came[1] - came[0] < GRACE:
+            if len(came) > 1 and came[1] < self.truth.anybody_past(planted.partition, offset) + GRACE:
                 by = came[1] + GRACE + self.slack
                 must = Must("inconsistent-offsets", planted.partition, None, by, by > self.world.plan.length, "cut")
                 must.offset, must.prompt = offset, True

@@ -132,6 +132,11 @@ class Truth:
         """When a reader had gone past an offset for the first time; `NEVER` where it has not."""
         return min((at for at, position in self.positions[process, partition] if position > offset), default=NEVER)
 
+    def anybody_past(self, partition: int, offset: int) -> int:
+        """When the first reader had gone past an offset; `NEVER` where none has."""
+        here = {process for process, p in self.positions if p == partition}
+        return min((self.past(process, partition, offset) for process in here), default=NEVER)
+
     def read_whole(self, life: Life, partition: int, start: int, end: int) -> int | None:
         """When the table knew that a life's ok polls in assign mode, without a hole, had covered [start, end)."""
         at, arrived = start, 0
