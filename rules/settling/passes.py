@@ -23,8 +23,9 @@ from typing import Final, Protocol
 import numpy as np
 
 from rules.arrays import intervals
-from rules.arrays.intervals import Bools, Ints, distinct, each, indices, some
+from rules.arrays.intervals import Bools, Ints, among, distinct, each, indices, some
 from rules.kept.state import NEVER, Moves, Outstanding, Proven, Spans, State, Went, concat, take
+from rules.settling.boots import boots_after, boots_before
 from rules.settling.clocks import UNKNOWN, ahead
 
 EXACT: Final = 96
@@ -51,18 +52,18 @@ def remember(state: State, proven: Proven) -> None:
     known = state.passed
     first = int(known.end.searchsorted(proven.start.min(), side="right"))  # those before are left as they are
     new = Went(proven.start, proven.end, proven.since, proven.until, proven.boot, proven.at)
-    state.passed = concat(take(known, slice(first)), _laid_over(take(known, slice(first, None)), new))
+    state.passed = concat(take(known, slice(first)), _laid_over(state, take(known, slice(first, None)), new))
     if len(state.passed) > EXACT:
         state.passed = take(_joined(state.passed), slice(-KEPT, None))
 
 
-def _laid_over(known: Went, new: Went) -> Went:
+def _laid_over(state: State, known: Went, new: Went) -> Went:
     """The offsets of both, cut wherever a pass begins or ends: of each the last pass counts, as each reader's own clock
-    tells it (of two at one time the newer row), and of the first its time."""
+    tells it (of two at one time the newer row), or the order of its host's boots, and of the first its time."""
     both = concat(known, new)
     edges = distinct(np.concatenate((both.start, both.end)))
     low, high = edges.searchsorted(both.start), edges.searchsorted(both.end)
-    order = both.until.argsort(kind="stable")
+    order = _in_order(state, both).argsort(kind="stable")
     count = (high - low)[order]
     row = np.repeat(order, count)
     piece = np.arange(len(row)) + np.repeat(low[order] - (count.cumsum() - count), count)
@@ -74,6 +75,21 @@ def _laid_over(known: Went, new: Went) -> Went:
     laid = take(both, last[covered])
     laid.start, laid.end, laid.first = edges[covered], edges[covered + 1], first[covered]
     return laid
+
+
+def _in_order(state: State, went: Went) -> Ints:
+    """Numbers by which they come one after the other: when each was over, before whatever a later boot of its host
+    did."""
+    boots = each(went.boot)
+    if len(boots) < 2:
+        return went.until
+    until = went.until.copy()
+    for boot in boots:
+        later = among(went.boot, list(boots_after(state, boot)))
+        if some(later):
+            own = went.boot == boot
+            until[own] = np.minimum(until[own], went.since[later].min() - 1)
+    return until
 
 
 def _joined(known: Went) -> Went:
@@ -124,12 +140,15 @@ def after(state: State, passes: Timed, sent: int, boot: int) -> Bools:
 
 
 def _bound(state: State, passes: Timed, boot: int, *, to: bool) -> Ints:
-    """By how much the clock of `boot` is ahead of that of each pass at most, or (not `to`) the other way round."""
+    """By how much the clock of `boot` is ahead of that of each pass at most, or (not `to`) the other way round. Of two
+    boots of one host no clock tells which came first."""
     found = np.zeros(len(passes.boot), np.int64)
     if not some(passes.boot != boot):
         return found
+    sooner = boots_before(state, boot) if to else boots_after(state, boot)
     for other in each(passes.boot):
-        found[passes.boot == other] = ahead(state, boot, other) if to else ahead(state, other, boot)
+        bound = ahead(state, boot, other) if to else ahead(state, other, boot)
+        found[passes.boot == other] = -NEVER if other in sooner else bound
     found[found >= UNKNOWN] = NEVER
     return found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from datetime import timedelta
 from itertools import pairwise
 from typing import TypeVar
 
@@ -13,7 +14,7 @@ from rules.engine.order import KINDS
 from rules.kept.state import Moves, Outstanding, Proven, Spans, State, load
 from rules.settling import passes
 from rules.settling.passes import EXACT, SEVERAL
-from tests.rules.histories import History, Store, found, number
+from tests.rules.histories import START, History, Store, found, number
 from tests.rules.liveness_of import row_by_row
 
 T = TypeVar("T")
@@ -99,6 +100,53 @@ def test_what_was_lost_before_the_cut_stays_lost() -> None:
         h.observe(end=91 + i)
         h.mark(1.0)
     assert lost(row_by_row(h)) == {(W, 87), (W, 88), (W, 89)}
+
+
+def by_the_clock_of(h: History, begun: int, boot: str, off: float) -> None:
+    """The rows from the number `begun` on are of this boot, whose clock is so many seconds off."""
+    by = timedelta(seconds=off)
+    for row in h.rows[begun:]:
+        times = [round((at - START).total_seconds() * 1e9) for at in (row.invoked, row.completed)]
+        row.boot, row.mono_invoked, row.mono_completed = boot, *times
+        row.invoked, row.completed = row.invoked + by, row.completed + by
+        row.marks = [mark._replace(through=mark.through + by) for mark in row.marks]
+
+
+@pytest.mark.parametrize("off", [-600, 0, 20])
+@pytest.mark.parametrize(("audit", "found"), [(None, set()), (True, set()), (False, {(V, 0), (V, 1), (V, 2)})])
+def test_what_an_earlier_boot_went_over_says_nothing_of_what_the_next_one_sends(
+    off: float, audit: bool | None, found: set[tuple[int, int]]
+) -> None:
+    """While the host is down the log is cut to its beginning; its next reader is sent to where the log ends by then.
+    Nobody can compare the clocks of the two boots."""
+    h = History()
+    h.assign("r")
+    for i in range(10):
+        h.send("w", i * 10, 10, at=i * 10)
+        h.poll("r", [("w", i * 10, 10, i * 10)])
+        h.observe(end=i * 10 + 10)
+        h.mark(1.0)
+    h.row("r", "close")
+    h.mark(1.0)
+    by_the_clock_of(h, 0, "first", 0)
+    begun, h.processes = len(h.rows), []
+    h.time += 75
+    h.send("v", 0, 3, at=0)
+    h.assign("r2")
+    h.poll("r2", [], position_before=100, position_after=3)
+    for i in range(3, 20):
+        h.send("v", i, 1, at=i)
+        h.poll("r2", [("v", i, 1, i)], position_before=i)
+        h.row("o2", "offsets", log_start=0, log_end=i + 1, last_stable=i + 1)
+        h.mark(1.0)
+    if audit is not None:
+        h.assign("audit")
+        h.poll("audit", [*([("v", 0, 3, 0)] if audit else []), ("v", 3, 17, 3)], position_before=0)
+    for _ in range(20):
+        h.row("o2", "offsets", log_start=0, log_end=20, last_stable=20)
+        h.mark(1.0)
+    by_the_clock_of(h, begun, "second", off)
+    assert lost(row_by_row(h)) == found
 
 
 def went(start: int, end: int, at: int, boot: int = 0) -> Proven:
