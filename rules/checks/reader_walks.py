@@ -30,8 +30,8 @@ class Reader:
     """One that holds the partition. Times are -1 where unknown: `known`: since when the value `ahead` can be read;
     `bound`: the log end when what it may read was first past its position; `passed`: since when it had to move;
     `confirmed`: since when a position row proves that it did not. `judged`: the tick that it was judged at last;
-    `over`: when its life was over, which may be forgotten before it is judged so far, where observers elsewhere are
-    late."""
+    `over`: when its life was over; `host`, `through`, `broke_off`: where, and through when it was at work before that
+    (`standstills.Last`). It may be forgotten before it is judged so far, where observers elsewhere are late."""
 
     position: int
     own: int  # 1: `position` is what it said itself, and not merely where the log ended when it began
@@ -44,6 +44,19 @@ class Reader:
     confirmed: int = -1
     judged: int = -1
     over: int = -1
+    host: int = -1
+    through: int = -1
+    broke_off: int = -1
+
+    def remember(self, over: int, last: standstills.Last | None) -> None:
+        """Keep when its life was over, and what is known of its end."""
+        self.over = over if over < FOREVER else -1
+        if last is not None and last.over >= 0:
+            self.host, self.through, self.broke_off = last.host, last.through, last.broke_off
+
+    @property
+    def last(self) -> standstills.Last | None:
+        return standstills.Last(self.host, self.through, self.broke_off, self.over) if self.over >= 0 else None
 
 
 @dataclass(slots=True)
@@ -110,7 +123,8 @@ class Walk:
                 end = max(since, hole.start)
             else:
                 self.holes.append((hole.start, hole.end))
-        for start, stop in standstills.of_process(self.state, self.process):
+        last = self.reader.last if self.reader is not None else None
+        for start, stop in standstills.of_process(self.state, self.process, last):
             if start < end < stop:
                 end = max(since, start)  # until then it cannot be told from one that is stuck
             elif since < stop <= end:

@@ -28,8 +28,8 @@ difference has been measured (`rules.settling.clocks`).
 
 Its name is told where its start row tells one, and the error in which its polls ended since it moved last, if any.
 
-State: eleven numbers for each reader that holds the partition, and the last error of its polls; while one is late, its
-moves (`WAITING_KEPT`: what is more counts as having gone on) and the watermarks since then
+State: fourteen numbers for each reader that holds the partition, and the last error of its polls; while one is late,
+its moves (`WAITING_KEPT`: what is more counts as having gone on) and the watermarks since then
 (`rules.checks.watermarks`).
 """
 
@@ -47,11 +47,11 @@ from rules.arrays.columns import INIT, OFFSETS, OK, POLL, TXN
 from rules.arrays.intervals import Bools, Ints, each, heads, indices
 from rules.checks.reader_walks import Reader, Spell, Steps, Walk, go_on
 from rules.checks.watermarks import Observed
-from rules.kept.check import FOREVER, Check, News, Passage
+from rules.kept.check import Check, News, Passage
 from rules.kept.codec import concat, take
 from rules.kept.report import Report
 from rules.kept.state import Moves, State
-from rules.settling import clocks
+from rules.settling import clocks, standstills
 from rules.settling.frontier import TICK
 from rules.settling.gate import Who
 from rules.vocabulary.objectives import SECOND
@@ -136,7 +136,7 @@ def fold(own: Consumers, passage: Passage) -> None:
         if walk.reader is not None:
             walk.look_ahead()
             walk.reader.judged = max(walk.reader.judged, until)
-            walk.reader.over = walk.over if walk.over < FOREVER else -1
+            walk.reader.remember(walk.over, standstills.known(state, process))
             own.readers[process] = walk.reader
         if len(at) and (walk.spells or stuck):
             _tell(walk, at, report)

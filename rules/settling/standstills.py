@@ -71,21 +71,22 @@ def _note(host: Host, times: Ints) -> None:
     del host.stood[:-KEPT]
 
 
-def of_process(state: State, number: int) -> list[list[int]]:
+def of_process(state: State, number: int, remembered: Last | None = None) -> list[list[int]]:
     """[from, to] of when a process tried nothing, as far as is known, in the order of their times. It may be over and
-    forgotten, and be judged all the same: its last rows came late, or it waited for what another host saw."""
-    known = _known(state, number)
-    if known is None:
+    forgotten, and be judged all the same: its last rows came late, or it waited for what another host saw.
+    `remembered`: what was known of it then."""
+    last = known(state, number) or remembered
+    if last is None:
         return []
-    host = state.hosts.get(known.host)
+    host = state.hosts.get(last.host)
     stood = host.stood if host is not None else []
-    return [*stood, [known.through, known.broke_off]] if known.through < known.broke_off else stood
+    return [*stood, [last.through, last.broke_off]] if last.through < last.broke_off else stood
 
 
 def over(state: State, number: int) -> int:
     """When a life that is complete was over; NEVER where it is not, or nobody knows."""
-    known = _known(state, number)
-    return known.over if known is not None and known.over >= 0 else NEVER
+    last = known(state, number)
+    return last.over if last is not None and last.over >= 0 else NEVER
 
 
 class Last(NamedTuple):
@@ -102,7 +103,8 @@ def last_known(process: Process) -> Last:
     return Last(process.host, _worked_through(process), process.broke_off, process.closed if process.complete else -1)
 
 
-def _known(state: State, number: int) -> Last | None:
+def known(state: State, number: int) -> Last | None:
+    """What is known of a process, while it lives and for a while after."""
     process = state.processes.get(number)
     if process is not None:
         return last_known(process)
