@@ -81,12 +81,13 @@ class Acknowledged(Table):
 
 @dataclass(slots=True)
 class Listings(Table):
-    """Ends that were listed: `at` in log time, invoked in a step of the domain's clock."""
+    """Ends that were listed: `at` in log time, invoked in a step of the domain's clock, and `done` in one."""
 
     at: Ints = field(default_factory=lambda: EMPTY)
     domain: Ints = field(default_factory=lambda: EMPTY)
     step: Ints = field(default_factory=lambda: EMPTY)
     end: Ints = field(default_factory=lambda: EMPTY)
+    done: Ints = field(default_factory=lambda: EMPTY)
 
 
 class Listing(NamedTuple):
@@ -97,6 +98,7 @@ class Listing(NamedTuple):
     step: int
     end: int
     known: int
+    done: int
 
 
 @dataclass(slots=True)
@@ -139,7 +141,10 @@ def _take_in(own: KnownEnds, new: News) -> Acknowledged:
     _learn(own, new, clock, acknowledged, dead)
     listed = listed[clock.invoked[listed] >= 0]
     if len(listed):
-        more = Listings(columns.completed[listed], clock.domain[listed], clock.invoked[listed], columns.log_end[listed])
+        more = Listings(
+            columns.completed[listed], clock.domain[listed], clock.invoked[listed], columns.log_end[listed],
+            np.maximum(clock.completed[listed], clock.invoked[listed]),
+        )  # fmt: skip
         own.waiting = concat(own.waiting, more)
     return acknowledged
 
@@ -170,7 +175,7 @@ def _early(own: KnownEnds, end: int) -> list[Listing]:
 def _in_order(own: KnownEnds, listings: Listings) -> list[Listing]:
     listings = take(listings, np.lexsort((listings.end, listings.step, listings.domain, listings.at)))
     known = known_before(own.tops, listings.domain, listings.step)
-    columns = (listings.at, listings.domain, listings.step, listings.end, known)
+    columns = (listings.at, listings.domain, listings.step, listings.end, known, listings.done)
     return [Listing(*entry) for entry in zip(*(column.tolist() for column in columns), strict=True)]
 
 

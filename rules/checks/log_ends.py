@@ -4,10 +4,10 @@ The log's end, as its leader lists it for read_uncommitted, is at or below an of
 was invoked (`rules.checks.known_ends`), and a write that was invoked after it was acknowledged between the two. Without
 that write nothing is proven: a leader that has been deposed, and cut off so that it does not know it yet, lists the end
 that it last knew. A listing above all that was known ends the waiting for such a write; one between the two that is
-acknowledged later than that listing was made still bears the short one out (`outlived`). Where no other listing comes
-by that clock for the grace time after such a write, as where the observer's host went down, the write is enough. An end
-of 0 that the next listing does not bear out, where a higher one had been listed, is no truncation, but a
-`spurious-zero-offset`.
+invoked before that listing was done still bears the short one out, also where it is acknowledged later (`outlived`).
+Where no other listing comes by that clock for the grace time after such a write, as where the observer's host went
+down, the write is enough. An end of 0 that the next listing does not bear out, where a higher one had been listed, is
+no truncation, but a `spurious-zero-offset`.
 
 "Before" and "after" are concluded within one clock domain alone, once the log of all whose clock it is has come so
 far; an operation that is open for long tells nothing of that time, and is not waited for. A hole takes nothing back:
@@ -84,13 +84,13 @@ class Cut(Table):
 
 @dataclass(slots=True)
 class LogEnds:
-    """`cuts`: [at, domain, step, end listed, offset known] of listings that wait for a write; `zero`: the same of an
-    end of 0 that waits for the next listing, or empty; `told`: the known offsets of truncations that were reported;
-    `unexplained`: [start, end, how many times it was asked, since when the log is known to end beyond it (-1: not yet)]
-    of ranges that were written again; `sound`: [domain, step, offset known, end] of the last listing of each domain
-    that was not short of what was known; `outlived`: what waited in `cuts` until such a listing came, each with the
-    step and the log time of that one; `gone`: the truncations that were reported; `early`: [domain, step, offset
-    known] of those of them whose listing was not due yet."""
+    """`cuts`: [at, domain, step, end listed, offset known, step when done] of listings that wait for a write; `zero`:
+    the same of an end of 0 that waits for the next listing, or empty; `told`: the known offsets of truncations that
+    were reported; `unexplained`: [start, end, how many times it was asked, since when the log is known to end beyond it
+    (-1: not yet)] of ranges that were written again; `sound`: [domain, step, offset known, end] of the last listing of
+    each domain that was not short of what was known; `outlived`: what waited in `cuts` until such a listing came, each
+    with the step and the log time of that one; `gone`: the truncations that were reported; `early`: [domain, step,
+    offset known] of those of them whose listing was not due yet."""
 
     written: Written = field(default_factory=Written)
     cuts: list[list[int]] = field(default_factory=list)
@@ -230,10 +230,10 @@ def _ask(own: LogEnds, passage: Passage) -> None:
 def _judge(own: LogEnds, listing: Listing, passage: Passage | None, *, ever: int) -> list[Truncation]:
     """Take in the next listing; the truncations that it, or what came before it, bears out. Without a `passage`, to
     which a spurious end of 0 is reported, it is not due yet. `ever`: what had been known, whether it is gone or not."""
-    domain, step, end, known = listing.domain, listing.step, listing.end, listing.known
-    found = _written_over(own, domain, step, listing.at)
+    domain, step, end, known, done = listing[1:]
+    found = _written_over(own, domain, done, listing.at)
     if end > known:
-        over = [[*cut, step, listing.at] for cut in own.cuts if cut[1] == domain]
+        over = [[*cut, done, listing.at] for cut in own.cuts if cut[1] == domain]
         own.outlived = [*own.outlived, *over][-CUTS_KEPT:]
         own.cuts = [cut for cut in own.cuts if cut[1] != domain]
         own.sound = [*(one for one in own.sound if one[0] != domain), [domain, step, known, end]][-CUTS_KEPT:]
@@ -282,8 +282,8 @@ def _since_it_was_cut(own: LogEnds, listing: Listing) -> Listing:
 
 
 def _written_over(own: LogEnds, domain: int, until: int, at: int) -> list[Truncation]:
-    """The listings short of what was known that a write bears out, of those invoked before step `until`, that of the
-    listing of this log time."""
+    """The listings short of what was known that a write bears out, of those invoked before step `until`, when the
+    listing of this log time was done: it may have what was written meanwhile."""
     left, found = [], []
     for cut in (Listing(*entry) for entry in own.cuts):
         over = _written_after(own, cut, until)
@@ -410,7 +410,7 @@ def _known_before(own: LogEnds, domain: int) -> Ints:
 
 
 def _report_zero(zero: list[int], passage: Passage) -> None:
-    at, _, _, _, known = zero
+    at, known = zero[0], zero[4]
     passage.report.add(
         "spurious-zero-offset",
         ("listed", at),

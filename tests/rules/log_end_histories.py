@@ -146,6 +146,18 @@ def erased_and_never_listed_again(h: History) -> None:
     never_listed_again(h, 1, end=0)
 
 
+def written_as_the_next_listing_is_made(h: History, invoked: float = 3.02) -> None:
+    """The end is listed again from 3 s to 3.05 s: it has what was written meanwhile."""
+    h.send("w", 0, 10, at=0)
+    h.time = 1
+    h.observe(end=10)
+    h.time = 2
+    h.observe(end=9)
+    h.send("v", 0, 1, at=9, invoked=h.at(invoked), completed=h.at(invoked + 0.02))
+    h.row("observer", "offsets", log_start=0, log_end=10, last_stable=10, invoked=h.at(3), completed=h.at(3.05))
+    h.time = 4
+
+
 def cut(end: int, known: int, again: int, where: str, *, at: float) -> Told:
     said = (
         f"the log ends at {end}, and offset {known} was acknowledged or polled before; then offset {again} was given to"
@@ -230,6 +242,7 @@ GUILTY = [
     (truncated_in_an_outage, cut(6, 9, 3, "at 7 offsets", at=2.006)),
     (truncated_beside_a_slow_write, cut(6, 9, 6, "at 4 offsets", at=2.002)),
     (truncated_below_a_poll, cut(9, 9, 9, "there", at=1.004)),
+    (written_as_the_next_listing_is_made, cut(9, 9, 9, "there", at=2.002)),
     (truncated_and_never_listed_again, cut(4, 9, 5, "at 5 offsets", at=2.006)),
     (erased_and_never_listed_again, cut(0, 9, 1, "at 9 offsets", at=2.006)),
     (erased, cut(0, 9, 0, "at 10 offsets", at=1.004)),
@@ -272,6 +285,10 @@ def given_out_after_the_log_was_whole(h: History) -> None:
     h.time += 1
     h.observe(end=10)
     written_again(h, 4)
+
+
+def given_out_once_the_log_was_listed_whole(h: History) -> None:
+    written_as_the_next_listing_is_made(h, 3.06)
 
 
 def listed_before(h: History) -> None:
@@ -425,6 +442,6 @@ INNOCENT = [
     empty_with_one_record, listed_in_vain, acknowledged_to_a_transaction_whose_process_died,
     written_by_a_transaction_that_was_under_way, of_an_indefinite_transaction_without_offsets,
     listed_by_a_deposed_leader, listed_by_a_deposed_leader_and_never_again, acknowledged_late,
-    given_out_after_the_log_was_whole, listed_before, listed_by_another_host, acknowledged_without_idempotence,
-    of_an_indefinite_write, killed_before_it_polled, lost_with_its_host,
+    given_out_after_the_log_was_whole, given_out_once_the_log_was_listed_whole, listed_before, listed_by_another_host,
+    acknowledged_without_idempotence, of_an_indefinite_write, killed_before_it_polled, lost_with_its_host,
 ]  # fmt: skip

@@ -26,7 +26,7 @@ def test_what_is_known_is_kept_only_where_it_is_more_and_within_its_bound() -> N
     kept = known_ends.bounded(known, Listings())
     assert len(kept) <= STEPS_KEPT
     assert kept.top[-1] == STEPS_KEPT
-    waiting = Listings(ints([0, 0, 0]), ints([0, 0, 9]), ints([0, 100, 50]), ints([1, 1, 1]))
+    waiting = Listings(ints([0, 0, 0]), ints([0, 0, 9]), ints([0, 100, 50]), ints([1, 1, 1]), ints([0, 100, 50]))
     beside = known_ends.bounded(known, waiting)
     assert beside.top.tolist() == [99, *kept.top.tolist()]
 
