@@ -273,11 +273,14 @@ class Gate:
 
     def apart(self, one: int, other: int) -> int:
         """By how much one clock is ahead of another at most, for the ends of what is missing. Where nobody knows, by as
-        much as the clock of another boot of either host, and `APART`."""
+        much as the clock of another boot of either host, and `APART`; and so much more than it is at least, as records
+        tell that went the other way."""
         bound = self.ahead(one, other, strict=True)
         if bound < UNKNOWN:
             return bound
-        kin = [self.ahead(boot, other, strict=True) for boot in boots_around(self.state, one)]
-        kin += [self.ahead(one, boot, strict=True) for boot in boots_around(self.state, other)]
-        bound = min(kin, default=UNKNOWN)
-        return bound + APART if bound < UNKNOWN else APART
+        pairs = [(one, other)]
+        pairs += [(boot, other) for boot in boots_around(self.state, one)]
+        pairs += [(one, boot) for boot in boots_around(self.state, other)]
+        bound = min(self.ahead(*pair, strict=True) for pair in pairs)
+        least = max(-self.ahead(*reversed(pair), strict=True) for pair in pairs)
+        return max(bound if bound < UNKNOWN else 0, least) + APART

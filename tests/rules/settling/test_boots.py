@@ -102,3 +102,16 @@ def test_clocks_that_nobody_can_compare_are_as_far_apart_as_those_of_other_boots
     assert (gate.apart(b, a), gate.apart(a, b)) == (600 * SECOND, -599 * SECOND)
     assert (gate.apart(b, a2), gate.apart(a2, b)) == (660 * SECOND, -539 * SECOND)
     assert (gate.apart(a2, a), gate.apart(c, a2)) == (60 * SECOND, 60 * SECOND)
+
+
+def test_clocks_that_are_known_to_be_far_apart_from_one_side_are_further_apart_than_that() -> None:
+    """c wrote what a read, by a clock that is ten minutes ahead at least; nobody there read what a's host wrote, which
+    was booted anew since."""
+    a, a2, c = range(3)
+    state = State(boot_names=["a", "a2", "c"], tops=[(0, -1)] * 3)
+    state.hosts = {1: Host(boots=[[a, 0, 1], [a2, 0, 2]]), 2: Host(boots=[[c, 0, 1]])}
+    pairs = np.array([(c, a, -600 * SECOND)], np.int64).T
+    state.clocks = Clocks(pairs[0], pairs[1], np.zeros(1, np.int64), pairs[2])
+    gate = Gate(state)
+    assert (gate.apart(c, a), gate.apart(a, c)) == (660 * SECOND, -600 * SECOND)
+    assert (gate.apart(c, a2), gate.apart(a2, c)) == (660 * SECOND, -540 * SECOND)
