@@ -19,6 +19,7 @@ from rules.audit.readings import Readings
 from rules.checks import losses, poll_order, send_order, unseen
 from rules.engine import order, untold_offsets
 from rules.engine.log_time import observe, place_shown
+from rules.kept import dropped
 from rules.kept.check import FOREVER, Passage
 from rules.kept.chunks import NO_VALUES, Chunks, Values, values
 from rules.kept.report import Report
@@ -114,6 +115,7 @@ def finish(
     state.highest_polled = _highest_first_place(state, polled)
     losses.settle_finished(losing, state, end, report)
     order.fold_settled(passage)
+    dropped.tell(state, max(state.tick, 0), report)
 
 
 def telling(facts: Sequence[pa.Table]) -> pa.Table:

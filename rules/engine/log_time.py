@@ -15,6 +15,7 @@ from rules.arrays.columns import OFFSETS
 from rules.arrays.intervals import Ints, indices
 from rules.checks import log_ends, losses, poll_order
 from rules.engine import order
+from rules.kept import dropped
 from rules.kept.check import Passage
 from rules.kept.chunks import Chunks
 from rules.kept.codec import empty
@@ -42,6 +43,7 @@ def fold(state: State, chunks: Chunks, report: Report, *, late: bool) -> Gate:
         at = np.array([state.tick], np.int64)  # what comes late decides now, and not when somebody else has moved on
     if not len(at):
         _overflow(state, objectives, max(state.tick, 0), report)
+        dropped.tell(state, max(state.tick, 0), report)
         return Gate(state)
     settled = state.settled
     passage = _pass(state, chunks, at, report)
@@ -61,6 +63,7 @@ def fold(state: State, chunks: Chunks, report: Report, *, late: bool) -> Gate:
     window.forget_below(state, still if roomy else needed, still)
     retrying_writers.forget(state)
     _overflow(state, objectives, passage.end, report)
+    dropped.tell(state, passage.end, report)
     return passage.gate
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
+from rules.kept import dropped
 from rules.kept.facts import Facts
 from rules.kept.outages import FOREVER, SLACK, Outages
 from rules.kept.state import State
@@ -15,6 +16,7 @@ from rules.vocabulary.objectives import Objectives
 from rules.vocabulary.slices import Place
 
 REMEMBERED: Final = 256
+T = TypeVar("T")
 
 
 class Report:
@@ -79,6 +81,16 @@ class Report:
         told.append(key)
         del told[:-REMEMBERED]
         return True
+
+    def drop(self, what: str, number: int) -> None:
+        """So many of these waited for a verdict, and were dropped for want of room: that is told."""
+        if number > 0:
+            dropped.note(self.state, what, int(number))
+
+    def newest(self, waiting: list[T], most: int, what: str) -> list[T]:
+        """The last `most` of what waits for a verdict; the others are dropped."""
+        self.drop(what, len(waiting) - most)
+        return waiting[-most:]
 
     def recheck(self, start: int, end: int, seen: int) -> None:
         """Ask for the rows that polled in [start, end), once for what was `seen` there."""

@@ -390,6 +390,7 @@ class State:
     unseen: int = 0
     open_conditions: dict[str, int] = field(default_factory=dict)
     explained: list[str] = field(default_factory=list)  # those of them that were told as explained by an outage
+    dropped: dict[str, list[int]] = field(default_factory=dict)  # [how many, since, last] by what: see `kept.dropped`
     told: list[str] = field(default_factory=list)  # what was reported of single records, newest last, bounded
     not_idempotent: list[int] = field(default_factory=list)  # writers
     not_idempotent_processes: list[int] = field(default_factory=list)

@@ -84,6 +84,11 @@ _OVERFLOW: Final = (
     Field("runs", "int", "runs", "how many runs the window held"),
     Field("settled_below", "int", "offset", "below it everything was settled"),
 )
+_DROPPED: Final = (
+    Field("what", "str", "", "what waited for a verdict"),
+    Field("dropped", "int", "", "how many of these were dropped; no verdict is given on them"),
+    Field("since", "int", "micros", "since when"),
+)
 _PRODUCER: Final = (
     PROCESS,
     Field("writer", "str", "", "the probe's own name, and its run, where it told one, else its process id"),
@@ -135,10 +140,17 @@ CONDITIONS: Final = (
     ),
     Anomaly(
         "window-overflow", "condition", "while it lasts",
-        "The open window of a partition reached its cap, and its oldest part was settled before its time.",
-        "the window's extent",
-        (_opened(*_OVERFLOW),),
-        (_closed(*_OVERFLOW),),
+        "More waits in a partition than is kept: the oldest part of its open window was settled before its time, or"
+        " what waited for a verdict was dropped.",
+        "the window's extent, or what was dropped, how many, since when",
+        (
+            _opened(*_OVERFLOW, when="the open window"),
+            _opened(*_DROPPED, subject=("what",), when="what waited for a verdict, as far as it had been dropped then"),
+        ),
+        (
+            _closed(*_OVERFLOW, when="the open window"),
+            _closed(*_DROPPED, subject=("what",), when="what waited for a verdict, all of it"),
+        ),
     ),
     Anomaly(
         EVIDENCE_STALLED, "condition", "while it lasts",
