@@ -3,8 +3,14 @@
 A committed 0 is spurious only if nobody asked for it: it waits until all that may have is here. "Before" is concluded
 only within one clock domain: the monotonic clock of one boot, or, where a history has no boots
 (a file), its own time. What was known must have completed before the zero was invoked: that an offset above 0 was is
-enough, and the highest of those that are here by then is told. Zero positions and polls of a
+enough, and the highest of those that are here by then is told. A zero before which none was waits for such a one, which
+may come late, until all that was invoked before it is here: then there is none. Zero positions and polls of a
 process that stood higher are found where its steps are judged, in `rules.checks.poll_order`.
+
+State: what waits. Of acknowledgements the newest `ZEROS_KEPT`, beside those that log time has not come to: whatever
+shows that an older one is spurious shows it of the newer ones, and what is dropped is told (`rules.kept.dropped`). Of
+each group's zeros, by each clock, `READINGS_KEPT`: of more, every second one of the older half goes. The newest is
+spurious if any of them is, so that no verdict is lost by it.
 """
 
 from __future__ import annotations
@@ -15,28 +21,42 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from rules.arrays.columns import COMMIT, FAIL, OFFSETS, OK, group_names
-from rules.arrays.intervals import Ints, indices
+from rules.arrays.intervals import EMPTY, Ints, each, indices, newest
 from rules.checks import known_ends
 from rules.kept.check import Check, News, Passage
+from rules.kept.codec import Table, concat, take
 from rules.kept.state import State
 from rules.settling.clocks import domains
 from rules.settling.gate import Evidence
 
-ZEROS_KEPT: Final = 16
-"""Zeros of a partition that wait to hear of a higher offset before them: those that came first."""
+ZEROS_KEPT: Final = 4096
+READINGS_KEPT: Final = 16
+
+
+@dataclass(slots=True)
+class Acknowledged(Table):
+    """Values that were acknowledged at offset 0: invoked when, by the clock of `boot` (a number of `State.boot_names`,
+    -1 for none), and, in log time, completed `at`."""
+
+    boot: Ints = field(default_factory=lambda: EMPTY)
+    invoked: Ints = field(default_factory=lambda: EMPTY)
+    writer: Ints = field(default_factory=lambda: EMPTY)
+    seq: Ints = field(default_factory=lambda: EMPTY)
+    process: Ints = field(default_factory=lambda: EMPTY)
+    op: Ints = field(default_factory=lambda: EMPTY)
+    at: Ints = field(default_factory=lambda: EMPTY)
 
 
 @dataclass(slots=True)
 class Zeros:
     """By domain, and for committed offsets by domain and group ("domain|group"), the earliest [time, offset] above 0
     that was known, and the highest (`top`, `committed_top`), for as many as there were boots and groups.
-    `acknowledged`: [domain, invoked, writer, seq, process, op, completed], and `committed`: [key, invoked, answered,
-    completed, process, boot, highest known before] of the zeros that wait, at most `ZEROS_KEPT` of each; `asked`: when
-    somebody asked first for 0, by key."""
+    `acknowledged`, and `committed`: [key, invoked, answered, completed, process, boot, highest known before], are the
+    zeros that wait; `asked`: when somebody asked first for 0, by key."""
 
     above: dict[str, list[int]] = field(default_factory=dict)
     top: dict[str, list[int]] = field(default_factory=dict)
-    acknowledged: list[tuple[str, int, int, int, int, int, int]] = field(default_factory=list)
+    acknowledged: Acknowledged = field(default_factory=Acknowledged)
     committed_above: dict[str, list[int]] = field(default_factory=dict)
     committed_top: dict[str, list[int]] = field(default_factory=dict)
     committed: list[list[Any]] = field(default_factory=list)
@@ -68,35 +88,49 @@ def arrive(own: Zeros, new: News) -> None:
 
 
 def _judge_acknowledged(own: Zeros, new: News, times: _Times, told: _Told) -> None:
-    columns, acknowledged = new.columns, new.acknowledged
-    names, domain, invoked, _ = times
-    for i in indices(acknowledged.offset == 0).tolist():
-        row = int(acknowledged.row[i])
-        if invoked[row] >= 0:
-            own.acknowledged.append(
-                (
-                    names[int(domain[row])], int(invoked[row]), int(acknowledged.writer[i]), int(acknowledged.seq[i]),
-                    int(columns.process[row]), int(columns.op[row]), int(columns.completed[row]),
-                )
-            )  # fmt: skip
-    kept = []
-    for zero in own.acknowledged:
-        boot, when, writer, seq, process, op, at = zero
-        known = own.above.get(boot)
-        if known is None or known[0] >= when:
-            kept.append(zero)
-            continue
+    columns, runs = new.columns, new.acknowledged
+    names, invoked = times.names, times.invoked
+    zeros = indices(runs.offset == 0)
+    zeros = zeros[invoked[runs.row[zeros]] >= 0]
+    row = runs.row[zeros]
+    waiting = concat(
+        own.acknowledged,
+        Acknowledged(
+            columns.boot[row], invoked[row], runs.writer[zeros], runs.seq[zeros], columns.process[row],
+            columns.op[row], columns.completed[row],
+        ),
+    )  # fmt: skip
+    if not len(waiting):
+        return
+    spurious = np.zeros(len(waiting), bool)
+    for number in each(waiting.boot):
+        boot = _name_of(new.state, number)
+        if boot in own.above:
+            spurious |= (waiting.boot == number) & (waiting.invoked > own.above[boot][0])
+    for i in indices(spurious).tolist():
+        boot, when = _name_of(new.state, int(waiting.boot[i])), int(waiting.invoked[i])
         here = told.top[(told.domain == (names.index(boot) if boot in names else -1)) & (told.at < when)]
         own_top = own.top[boot][1] if own.top[boot][0] < when else 0
-        top = max(known[1], own_top, _top_before(new.state, boot, when), int(here.max(initial=0)))
+        top = max(own.above[boot][1], own_top, _top_before(new.state, boot, when), int(here.max(initial=0)))
+        writer, seq = int(waiting.writer[i]), int(waiting.seq[i])
+        evidence = {"writer": writer, "seq": seq, "known": top} | {
+            name: int(getattr(waiting, name)[i]) for name in ("process", "op")
+        }
         new.report.add(
             "spurious-zero-offset",
             ("acknowledgement", writer, seq),
             f"value {writer}/{seq} was acknowledged at offset 0 when offset {top} was known before",
-            at=at,
-            evidence={"writer": writer, "seq": seq, "known": top, "process": process, "op": op},
+            at=int(waiting.at[i]),
+            evidence=evidence,
         )
-    own.acknowledged = kept[:ZEROS_KEPT]
+    waiting = take(waiting, ~spurious)
+    kept = newest(waiting.at, ZEROS_KEPT, new.state.tick)
+    new.report.drop("acknowledgements at offset 0", len(kept) - int(kept.sum()))
+    own.acknowledged = take(waiting, kept)
+
+
+def _name_of(state: State, number: int) -> str:
+    return state.boot_names[number] if number >= 0 else ""
 
 
 def _top_before(state: State, boot: str, when: int) -> int:
@@ -153,15 +187,26 @@ def _judge_committed(own: Zeros, new: News, times: _Times) -> None:
                     zero[6] = max(zero[6], offset)
         elif offset == 0 and columns.f[row] == COMMIT:
             own.asked[key] = min(own.asked.get(key, int(invoked[row])), int(invoked[row]))
-        elif offset == 0 and ok and len(own.committed) < ZEROS_KEPT:
+        elif offset == 0 and ok:
             told = int(columns.completed[row]), int(columns.process[row]), int(columns.boot[row])
             top = own.committed_top.get(key)
             known = top[1] if top is not None and top[0] < invoked[row] else -1
             own.committed.append([key, int(invoked[row]), int(completed[row]), *told, known])
+            _thin_out(own, key)
+
+
+def _thin_out(own: Zeros, key: str) -> None:
+    """Of too many zeros of one group, by one clock, those go that neighbours stand for."""
+    mine = sorted((zero for zero in own.committed if zero[0] == key), key=lambda zero: int(zero[1]))
+    if len(mine) > READINGS_KEPT:
+        gone = mine[1 : READINGS_KEPT // 2 : 2]
+        own.committed = [zero for zero in own.committed if zero not in gone]
 
 
 def fold(own: Zeros, passage: Passage) -> None:
-    """Decide the committed zeros as far as everything is here that may have asked for them."""
+    """Decide the committed zeros as far as everything is here that may have asked for them, and let those go before
+    which nothing was known."""
+    _let_go(own, passage)
     kept, report = [], passage.report
     for zero in own.committed:
         key, when_read, answered, at, process, boot, top = zero
@@ -169,10 +214,11 @@ def fold(own: Zeros, passage: Passage) -> None:
         if _asked_for(own, key, answered):
             continue
         evidence = passage.gate.ask(0, at, boot=boot)
-        if known is None or known[0] >= when_read or evidence is Evidence.NOT_YET:
+        sound = known is None or known[0] >= when_read
+        if evidence is Evidence.NOT_YET or (sound and evidence is Evidence.UNVERIFIABLE):
             kept.append(zero)
             continue
-        if evidence is Evidence.UNVERIFIABLE:
+        if known is None or sound or evidence is Evidence.UNVERIFIABLE:
             continue
         group = key.partition("|")[2]
         top = max(top, known[1])
@@ -185,6 +231,18 @@ def fold(own: Zeros, passage: Passage) -> None:
                 evidence={"group": group, "known": top, "process": process},
             )
     own.committed = kept
+
+
+def _let_go(own: Zeros, passage: Passage) -> None:
+    """Drop the acknowledgements before which nothing was known, and nothing will be."""
+    waiting = own.acknowledged
+    if not len(waiting):
+        return
+    sound = np.zeros(len(waiting), bool)
+    for boot in each(waiting.boot):
+        mine = indices(waiting.boot == boot)
+        sound[mine] = passage.gate.complete(np.zeros(len(mine), np.int64), waiting.at[mine], boot=boot)
+    own.acknowledged = take(waiting, ~sound)
 
 
 def _asked_for(own: Zeros, key: str, answered: int) -> bool:

@@ -9,7 +9,13 @@ from typing import Any
 
 import pytest
 
-from tests.rules.histories import History, Store, number, singly
+from rules.checks import zero_offsets
+from rules.engine import order
+from rules.kept.state import load
+from rules.vocabulary.objectives import Objectives
+from rules.vocabulary.slices import Slice
+from rules.vocabulary.times import micros
+from tests.rules.histories import START, History, Store, number, singly
 from tests.rules.liveness_of import at_once, row_by_row
 from tests.rules.whole import Told, finished, in_any_way, live, whole
 
@@ -121,12 +127,12 @@ def an_absent_acknowledgement(h: History) -> None:
 # Committed offsets
 
 
-def read(h: History, offset: int | None = 0, **more: Any) -> None:
-    h.row("o", "offsets", committed=offset, group="g", **more)
+def read(h: History, offset: int | None = 0, *, group: str = "g", **more: Any) -> None:
+    h.row("o", "offsets", committed=offset, group=group, **more)
 
 
-def commit(h: History, offset: int = 5, **more: Any) -> None:
-    h.row("r", "commit", committed=offset, group="g", **more)
+def commit(h: History, offset: int = 5, *, group: str = "g", **more: Any) -> None:
+    h.row("r", "commit", committed=offset, group=group, **more)
 
 
 def after_a_commit(h: History) -> None:
@@ -328,18 +334,116 @@ def test_a_zero_that_was_asked_for_in_a_row_that_comes_late(build: Callable[[His
     assert whole(store, ["spurious-zero-offset"]) == []
 
 
-def test_zeros_that_wait_are_bounded() -> None:
-    """Those that came first are kept until a higher offset is known that was before them."""
-    h = History()
-    for i in range(20):
-        h.row("r", "commit", committed=5, group=f"g{i:02}")
-    known = list(h.rows)
-    for i in range(20):
-        h.row("o", "offsets", committed=0, group=f"g{i:02}")
-    zeros = h.rows[20:]
-    marks = [h.mark(1.0) for _ in range(3)]
+def commits_known_late(h: History, groups: int, readings: int, *, before: bool) -> list[list[Slice]]:
+    """Zeros of `groups` groups are read again and again before the log of who committed is here: it had committed
+    before them, or after. In steps."""
+    if not before:
+        h.time += 1_000
+    for i in range(groups):
+        commit(h, group=f"g{i:02}")
+    known, h.rows = h.rows, []
+    h.time = 1.0 if before else 0.0
+    for _ in range(readings):
+        for i in range(groups):
+            read(h, group=f"g{i:02}")
+        h.time += 1
+    zeros = list(h.rows)
+    h.time = max(h.time, 1_001.0)
+    return [zeros, known, [h.mark(1.0) for _ in range(3)]]
+
+
+def of_groups(h: History, steps: list[list[Slice]]) -> list[tuple[int | str, ...]]:
     store = Store()
-    for rows in (zeros, known, marks):
+    for rows in steps:
         store.feed(rows)
-    told = whole(store, ["spurious-zero-offset"])
-    assert [one.subject for one in told] == [("committed", f"g{i:02}") for i in range(16)]
+    assert not whole(store, ["window-overflow"])
+    return [one.subject for one in whole(store, ["spurious-zero-offset"])]
+
+
+@pytest.mark.parametrize(("groups", "readings"), [(20, 1), (3, 100)])
+def test_zeros_wait_until_a_higher_offset_is_known(groups: int, readings: int) -> None:
+    """However many groups they are of, and however often they are read. What had been committed after all of them shows
+    nothing."""
+    h = History()
+    told = of_groups(h, commits_known_late(h, groups, readings, before=True))
+    assert told == [("committed", f"g{i:02}") for i in range(groups)]
+    h = History()
+    assert of_groups(h, commits_known_late(h, groups, readings, before=False)) == []
+
+
+def test_readings_before_the_commit_leave_room_for_those_after_it() -> None:
+    """Only the last of many was read after the commit."""
+    h = History()
+    for _ in range(100):
+        read(h)
+        h.time += 1
+    zeros, h.rows = h.rows, []
+    commit(h)
+    late, h.rows = h.rows, []
+    read(h)
+    last = list(h.rows)
+    store = Store()
+    for rows in (zeros, last, late, [h.mark(1.0) for _ in range(3)]):
+        store.feed(rows)
+    assert whole(store, ["spurious-zero-offset"]) == [committed(5, 100.204)]
+
+
+def acknowledged_at_zero(h: History, values: int) -> list[list[Slice]]:
+    """So many values are acknowledged at offset 0, and later the log of who knew a higher offset before them comes."""
+    h.send("w", 7, 3, at=7)
+    known, h.rows = h.rows, []
+    for seq in range(values):
+        h.send("v", seq, 1, at=0)
+    zeros = list(h.rows)
+    marks = [h.mark(1.0) for _ in range(3)]
+    return [zeros, known, marks]
+
+
+def test_acknowledgements_wait_until_a_higher_offset_is_known() -> None:
+    h, store = History(), Store(Objectives(findings_per_step=1_000))
+    for rows in acknowledged_at_zero(h, 100):
+        store.feed(rows)
+    told = [one.subject for one in whole(store, ["spurious-zero-offset"])]
+    assert told == [("acknowledgement", V, seq) for seq in range(100)]
+
+
+def test_what_is_dropped_of_too_many_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The newest are kept; `window-overflow` says once how many were dropped, and when nothing more is, how many it was
+    in all."""
+    monkeypatch.setattr(zero_offsets, "ZEROS_KEPT", 3)
+    h, store = History(), Store()
+    h.start("late")  # its log is not here: it may have known a higher offset
+    awaited = h.rows.pop()
+    assert awaited.f == "start"
+    for seq in range(6):
+        h.send("v", seq, 1, at=0)
+        store.feed([h.rows[-1], h.mark(2.0)])
+    for _ in range(13):
+        store.feed([h.mark(60.0)])
+    what = {"what": "acknowledgements at offset 0", "since": micros(START) + 8_000_000}
+    assert whole(store, ["window-overflow"]) == [
+        Told(
+            "window-overflow", ("acknowledgements at offset 0",),
+            "more acknowledgements at offset 0 wait for a verdict than are kept: the oldest are dropped, and none is"
+            " given on them",
+            {**what, "dropped": 1}, 10.0, 8.0, event="opened",
+        ),
+        Told(
+            "window-overflow", ("acknowledgements at offset 0",), "window-overflow ended after 604.0 s",
+            {**what, "dropped": 3, "lasted_s": 604.0}, 612.0, event="closed",
+        ),
+    ]  # fmt: skip
+
+
+def test_an_acknowledgement_before_which_nothing_was_known_does_not_wait_for_ever() -> None:
+    h, store = History(), Store()
+    after_an_empty_log(h)
+    h.send("v", 1, 1, at=1)
+    for _ in range(3):
+        h.mark(1.0)
+    store.feed(h.rows)
+    (stored,) = store.stored.values()
+    assert stored.hot is not None
+    state = load(stored.hot, order.KINDS)
+    assert not len(order.own(state, zero_offsets.CHECK).acknowledged)
+    assert whole(store, ["spurious-zero-offset"]) == []
