@@ -64,7 +64,7 @@ def _read_aborted(own: AbortedReads, new: News) -> None:
     for writer, start, end in zip(*(a.tolist() for a in found), strict=True):
         for seq in report.each("G1a", start, end, CONTEXT):
             at, evidence = _who(new, writer, seq)
-            told = transaction_evidence.of_value(new.state, writer, seq)
+            told = transaction_evidence.of_value(new.state, new.chunks, writer, seq)
             report.add(
                 "G1a",
                 (writer, seq),

@@ -72,15 +72,16 @@ def _over(own: Outcomes, state: State, i: int) -> tuple[int, int]:
     return min(times, default=(-1, -1))
 
 
-def suspect(own: Outcomes, passage: Passage, among: Bools) -> None:
+def suspect(own: Outcomes, passage: Passage, among: Bools, returned: int) -> None:
     """Readers went over these places, proven at these times: say from when on what lies there may be called absent. The
-    first of them counts, whichever is known first. Runs that were passed in part are split."""
+    first of them counts, whichever is known first. Runs that were passed in part are split. `returned`: so many of the
+    last rows have not been asked for in each step."""
     grace, passed, proven = passage.report.objectives.grace, passage.state.passed, passage.proven
     if passage.finished:  # where nobody proves what was above the log start, the last one known counts
         passed = take(passed, passed.end > passage.state.log_start)
         passed.start = np.maximum(passed.start, passage.state.log_start)
     rows = own.written
-    wanted = among & (rows.due < 0) & (rows.high >= 0)
+    wanted = among & ((rows.due < 0) | (np.arange(len(rows)) >= len(rows) - returned)) & (rows.high >= 0)
     known = passes.by_time(passage.state, passed, rows.low[wanted], rows.high[wanted])
     wanted = among & _is_later(rows, int(proven.at.min(initial=NEVER)), grace)
     places = intervals.merge(rows.low[wanted], rows.high[wanted])

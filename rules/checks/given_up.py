@@ -1,8 +1,8 @@
 """Indefinite transactions of which nobody will ever hear more, and which a broken broker may still make visible.
 
-Part of `rules.checks.transaction_outcomes`. A run that readers went over without seeing it, or one of more than can be
-waited for, is written down in a chunk of its writer. When a value of it is polled after all, however late, it is
-recognised: the transaction is visible, and a `zombie-write` where it must not be.
+Part of `rules.checks.transaction_outcomes`. A run that readers went over without seeing it is written down in a
+chunk of its writer. When a value of it is polled after all, however late, it is recognised: the transaction is visible,
+and a `zombie-write` where it must not be.
 
 State: a chunk for each writer of such runs (a writer is one client's life, so that is one crash or one lost answer),
 and an entry each in the hot value, dropped when the log start has passed the run; at most `KEPT`.

@@ -28,6 +28,7 @@ from rules.arrays import intervals
 from rules.arrays.columns import Runs
 from rules.arrays.intervals import Bools, Ints, indices, some
 from rules.checks import transaction_evidence, unseen
+from rules.checks.transaction_evidence import Told
 from rules.kept.check import Asked, Check, News, Passage
 from rules.kept.chunks import Chunks, Values, chunk_names, values
 from rules.kept.report import Report
@@ -289,7 +290,8 @@ def _report_run(lost: Outstanding, i: int, chunks: Chunks, state: State, report:
     for number, low, high in zip(writer.tolist(), start.tolist(), end.tolist(), strict=True):
         for seq in report.each("lost-write", low, high):
             offset = int(lost.offset[i]) + seq - int(lost.seq[i])
-            report_lost(number, seq, offset, max(state.reached, offset + 1), report, at=at)
+            told = transaction_evidence.of_value(state, chunks, number, seq)
+            report_lost((number, seq), offset, max(state.reached, offset + 1), told, report, at=at)
 
 
 def tells(own: Losses, chunks: Chunks, lost: Values) -> bool:
@@ -300,9 +302,9 @@ def tells(own: Losses, chunks: Chunks, lost: Values) -> bool:
     return bool(len(told[0]) or waits.any())
 
 
-def report_lost(writer: int, seq: int, offset: int, read: int, report: Report, *, at: int) -> None:
-    """Report one lost write; `read` is how far readers had read."""
-    told = transaction_evidence.of_value(report.state, writer, seq)
+def report_lost(value: tuple[int, int], offset: int, read: int, told: Told, report: Report, *, at: int) -> None:
+    """Report one lost write; `read` is how far readers had read, `told` what is known of its transaction."""
+    writer, seq = value
     report.add(
         "lost-write",
         (writer, seq),
@@ -426,7 +428,7 @@ def extreme_places(log: Places, of: Values, *, last: bool) -> Places:
     return Places(offset[head], writer[head], seq[head], np.ones(int(head.sum()), np.int64))
 
 
-def settle_finished(own: Losses, state: State, at: int, report: Report) -> None:
+def settle_finished(own: Losses, state: State, chunks: Chunks, at: int, report: Report) -> None:
     """A finished history: lost is what lies, by its last place, at or below the highest index polled."""
     out = own.outstanding
     if not len(out):
@@ -435,4 +437,5 @@ def settle_finished(own: Losses, state: State, at: int, report: Report) -> None:
     lost = take(lost, (lost.offset <= state.highest_polled) & (lost.offset >= state.log_start))
     lost = take(lost, ~strangers.nobody_knows(state, lost.offset, lost.offset + 1))
     for writer, seq, offset in zip(lost.writer.tolist(), lost.seq.tolist(), lost.offset.tolist(), strict=True):
-        report_lost(writer, seq, offset, state.highest_polled + 1, report, at=at)
+        told = transaction_evidence.of_value(state, chunks, writer, seq)
+        report_lost((writer, seq), offset, state.highest_polled + 1, told, report, at=at)

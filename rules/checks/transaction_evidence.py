@@ -12,6 +12,7 @@ as long as it matters, and with each of them the one that came next.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -20,7 +21,8 @@ from rules.arrays import intervals
 from rules.arrays.columns import FAIL, OK
 from rules.arrays.intervals import indices
 from rules.checks import transaction_runs
-from rules.checks.transaction_runs import Outcomes, Written
+from rules.checks.transaction_runs import Outcomes, Written, parcel_name, parcel_of
+from rules.kept.chunks import Chunks
 from rules.kept.codec import take
 from rules.kept.state import State
 
@@ -42,16 +44,27 @@ class Told(NamedTuple):
 NOTHING: Final = Told({}, "")
 
 
-def of_value(state: State, writer: int, seq: int) -> Told:
+def of_value(state: State, chunks: Chunks, writer: int, seq: int) -> Told:
     """What is known of the transaction that wrote this value here."""
     outcomes: Outcomes | None = state.checks.get(transaction_runs.NAME)
     if outcomes is None:
         return NOTHING
-    written = outcomes.written
-    mine = (written.writer == writer) & (written.seq <= seq) & (seq < written.seq + written.length) & (written.txn >= 0)
-    for i in indices(mine)[:1].tolist():
-        return of_row(state, outcomes, written, i)
+    for known in (outcomes, *_set_aside(outcomes, chunks, writer, seq)):
+        rows = known.written
+        mine = (rows.writer == writer) & (rows.seq <= seq) & (seq < rows.seq + rows.length) & (rows.txn >= 0)
+        for i in indices(mine)[:1].tolist():
+            return of_row(state, known, rows, i)
     return NOTHING
+
+
+def _set_aside(outcomes: Outcomes, chunks: Chunks, writer: int, seq: int) -> Iterator[Outcomes]:
+    """The parcels that may hold it (`rules.checks.set_aside`), of those that the step brings back."""
+    aside = outcomes.aside
+    if len(aside):
+        for parcel in intervals.each(aside.parcel[(aside.writer == writer) & (aside.low <= seq) & (seq < aside.high)]):
+            if chunks.declares(parcel_name(parcel)):
+                one = chunks.decoded(parcel_name(parcel), parcel_of)
+                yield Outcomes(one.rows, names=one.names)
 
 
 def of_row(state: State, outcomes: Outcomes, rows: Written, i: int) -> Told:

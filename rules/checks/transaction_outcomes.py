@@ -17,8 +17,8 @@ An indefinite operation of which everything here is absent, or something visible
 (`Passage.refused`, `Passage.revealed`); one that failed, where something is visible.
 
 State: the runs that wait. They are those of the grace time where readers read, and those that log time has not come
-to; of the others certain ones at most `CERTAIN_KEPT`, where nobody reads; indefinite ones at most `INDEFINITE_KEPT`,
-and what is more goes into chunks (`rules.checks.given_up`).
+to; of the others certain ones at most `CERTAIN_KEPT`, and indefinite ones at most `INDEFINITE_KEPT`. What is more waits
+in chunks (`rules.checks.set_aside`).
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ import orjson
 
 from rules.arrays import intervals
 from rules.arrays.columns import FAIL, INFO, OK, TXN, Runs
-from rules.arrays.intervals import Bools, Ints, among, each, indices
-from rules.checks import absent_values, given_up, losses, partial_reads, transaction_runs, zombie_writes
+from rules.arrays.intervals import EMPTY, Bools, Ints, among, each, indices
+from rules.checks import absent_values, given_up, losses, partial_reads, set_aside, transaction_runs, zombie_writes
 from rules.checks.absent_values import Absent
 from rules.checks.transaction_evidence import note_next, of_row
 from rules.checks.transaction_runs import ABSENT, JUDGED, SEEN, WAITING, Outcomes, Written, name_of
@@ -53,7 +53,8 @@ EXAMPLES: Final = 3
 def needs(own: Outcomes, asked: Asked) -> Iterable[str]:
     """The values that wait, and what was given up."""
     rows = own.written
-    return chunk_names(rows.writer, rows.seq, rows.length) | set(given_up.needs(own, asked))
+    names = chunk_names(rows.writer, rows.seq, rows.length) | set(given_up.needs(own, asked))
+    return names | set_aside.needs(own, asked, (CERTAIN_KEPT, INDEFINITE_KEPT))
 
 
 def arrive(own: Outcomes, new: News) -> None:
@@ -63,22 +64,24 @@ def arrive(own: Outcomes, new: News) -> None:
 
 def fold(own: Outcomes, passage: Passage) -> None:
     """Decide what can be decided now; all there is, where the history is finished."""
+    returned = set_aside.take_back(own, passage)
     partial_reads.judge(own, passage.polls, passage.report, list_each=passage.finished)
     if len(own.written):
-        _decide(own, passage)
+        _decide(own, passage, returned)
+    set_aside.wake(own, passage)
     given_up.recognise(own, passage)
     given_up.forget(own, passage)
     _forget_names(own)
 
 
-def _decide(own: Outcomes, passage: Passage) -> None:
+def _decide(own: Outcomes, passage: Passage, returned: int) -> None:
     grace, now = passage.report.objectives.grace, int(passage.at[-1])
     ripe: Bools = (own.written.at <= now) | passage.finished
     whole, some = _polled(passage, own.written)
     _show(own, passage, indices(ripe & some & (own.written.shown == 0)), whole)
     _judge_zombies(own, passage, ripe)
     absent_values.find_places(own, passage.state, ripe)
-    absent_values.suspect(own, passage, ripe & ~whole & (own.written.txn >= 0))
+    absent_values.suspect(own, passage, ripe & ~whole & (own.written.txn >= 0), returned)
     rows = own.written
     if len(rows) > len(whole):  # runs that were passed in part have been split
         ripe, (whole, _) = (rows.at <= now) | passage.finished, _polled(passage, rows)
@@ -292,22 +295,30 @@ def _end_operations(own: Outcomes, passage: Passage, whole: Bools) -> Bools:
 
 
 def _bound(own: Outcomes, passage: Passage) -> None:
-    """Give up the oldest where too many wait. Those that log time has not come to cannot have been judged: what one
-    step brings, and what is held back, waits as it is."""
+    """Set the oldest aside where too many wait. Those that log time has not come to cannot have been judged: what one
+    step brings, and what is held back, waits as it is. What is missed is asked for by whoever tells of a loss: it goes
+    last."""
     rows = own.written
     if len(rows) <= INDEFINITE_KEPT:
         return
-    reached: Bools = rows.at <= passage.end
-    unsure = indices(reached & (rows.type == INFO) & (rows.txn >= 0))
-    certain = indices(reached & (rows.type != INFO))
-    over = np.zeros(len(rows), bool)
-    if len(unsure) > INDEFINITE_KEPT:
-        oldest = unsure[np.argsort(rows.at[unsure], kind="stable")][: len(unsure) - INDEFINITE_KEPT]
-        given_up.give_up(own, passage, take(rows, oldest[rows.shown[oldest] == 0]))
-        over[oldest] = True
-    if len(certain) > CERTAIN_KEPT:
-        over[certain[np.argsort(rows.at[certain], kind="stable")][: len(certain) - CERTAIN_KEPT]] = True
-    own.written = take(rows, ~over)
+    reached: Bools = (rows.at <= passage.end) & (rows.txn >= 0)
+    missed = (rows.type == OK) & (rows.shown == 0) & ((rows.due >= 0) | (rows.high <= passage.state.highest_polled))
+    over = [
+        _oldest(rows, indices(reached & (rows.type == INFO)), INDEFINITE_KEPT),
+        _oldest(rows, indices(reached & (rows.type != INFO) & ~missed), CERTAIN_KEPT),
+        _oldest(rows, indices(reached & missed), CERTAIN_KEPT),
+    ]
+    chosen = np.concatenate(over)
+    if len(chosen):
+        set_aside.put_aside(own, passage, chosen[np.lexsort((rows.op[chosen], rows.process[chosen], rows.at[chosen]))])
+
+
+def _oldest(rows: Written, of: Ints, most: int) -> Ints:
+    """Of more than `most` the oldest, whole operations, so that some more fit in until there are too many again."""
+    if len(of) <= most:
+        return EMPTY
+    last = int(np.sort(rows.at[of])[len(of) - most + most // 8 - 1])
+    return of[indices(rows.at[of] <= last)]
 
 
 def _forget_names(own: Outcomes) -> None:

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from rules.arrays import intervals
 from rules.arrays.columns import FEW, INFO, SEND, TXN, Columns, Runs, integers, is_text, lengths
 from rules.arrays.intervals import EMPTY, Bools, Ints
+from rules.kept import codec
 from rules.kept.check import News
 from rules.kept.codec import Table
 
@@ -90,16 +91,58 @@ class GivenUp(Table):
 
 
 @dataclass(slots=True)
+class Aside(Table):
+    """What was set aside (`rules.checks.set_aside`), one entry for each writer of each parcel: its values lie in
+    low .. high-1, and stand, as far as that is known, in low_offset .. high_offset-1. `runs`: how many there are;
+    `open`: 1 where no reader is known to have gone over some of them; `unsure`: 1 where some are indefinite; `until`:
+    the newest time of the parcel's."""
+
+    parcel: Ints = field(default_factory=lambda: EMPTY)
+    writer: Ints = field(default_factory=lambda: EMPTY)
+    low: Ints = field(default_factory=lambda: EMPTY)
+    high: Ints = field(default_factory=lambda: EMPTY)
+    low_offset: Ints = field(default_factory=lambda: EMPTY)
+    high_offset: Ints = field(default_factory=lambda: EMPTY)
+    runs: Ints = field(default_factory=lambda: EMPTY)
+    open: Ints = field(default_factory=lambda: EMPTY)
+    unsure: Ints = field(default_factory=lambda: EMPTY)
+    until: Ints = field(default_factory=lambda: EMPTY)
+
+
+@dataclass(slots=True)
 class Outcomes:
-    """`written` waits; `names` are transactional ids, numbered by their places here, at most some more than `written`
-    needs. `guards`: [process, op, offset, writer, seq] of other values that stand where an indefinite run was
-    acknowledged. `partial_reads` counts `G1b` since the start."""
+    """`written` waits; `aside` does in parcels, of which `parcels` have been made, those in `wanted` are taken back in
+    the next step, and others were in their turn at `visited`. `names` are transactional ids, numbered by their places
+    here, at most some more than `written` needs. `guards`: [process, op, offset, writer, seq] of other values that
+    stand where an indefinite run was acknowledged. `partial_reads` counts `G1b` since the start."""
 
     written: Written = field(default_factory=Written)
+    aside: Aside = field(default_factory=Aside)
+    parcels: int = 0
+    wanted: list[int] = field(default_factory=list)
+    visited: int = -1
     given_up: GivenUp = field(default_factory=GivenUp)
     names: list[str] = field(default_factory=list)
     guards: list[list[int]] = field(default_factory=list)
     partial_reads: int = 0
+
+
+@dataclass(slots=True)
+class Parcel:
+    """What a chunk of runs that were set aside holds: `names` as `Outcomes` has them, for these rows alone."""
+
+    rows: Written = field(default_factory=Written)
+    names: list[str] = field(default_factory=list)
+
+
+def parcel_name(parcel: int) -> str:
+    """The chunk that holds a parcel."""
+    return f"set-aside.{parcel:x}"
+
+
+def parcel_of(stored: bytes | None) -> Parcel:
+    """What was written as `Parcel`."""
+    return Parcel() if stored is None else codec.load(stored, Parcel, {})[0]
 
 
 def runs_of(rows: Written) -> Runs:

@@ -113,7 +113,7 @@ def finish(
     _locate_sends(passage, columns, fresh, visible)
     losses.drop_delivered(losing, delivered)
     state.highest_polled = _highest_first_place(state, polled)
-    losses.settle_finished(losing, state, end, report)
+    losses.settle_finished(losing, state, chunks, end, report)
     order.fold_settled(passage)
     dropped.tell(state, max(state.tick, 0), report)
 
