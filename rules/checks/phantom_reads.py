@@ -5,8 +5,8 @@ highest one that its writer ever invoked was never sent. That is known once the 
 by its own host's clock: a poll of another host waits until that clock has passed it by the measured bound of the two
 (`rules.settling.clocks`), and by the grace. What no send is known of waits until then (at most `KEPT` runs). So does
 what is polled of a writer that the log does not know: its host's log may come an hour late (at most `STRANGERS_KEPT`
-runs, the newest). Where something of a writer's log is missing for good, nothing is concluded from what was polled
-after that began.
+runs). Of more, those are kept of each writer that hold its highest values, of which one is a phantom if any is. Where
+something of a writer's log is missing for good, nothing is concluded from what was polled after that began.
 
 A poll counts as soon as its own row is here: nothing else of its reader is needed.
 
@@ -24,7 +24,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from rules.arrays.columns import OK, START, Columns, Runs
-from rules.arrays.intervals import Bools, Ints, distinct, indices, numbered
+from rules.arrays.intervals import Bools, Ints, distinct, heads, indices, numbered
 from rules.kept.check import Asked, Check, News, Passage
 from rules.kept.chunks import Chunks
 from rules.kept.report import Report
@@ -33,7 +33,7 @@ from rules.settling.clocks import UNKNOWN, ahead
 from rules.settling.moves import polls_of
 
 KEPT: Final = 10_000
-"""Runs of a partition that wait for their sends; of more, the newest are kept, and nothing is said of the others."""
+"""Runs of a partition that wait for their sends; of more, the highest of each writer are kept."""
 STRANGERS_KEPT: Final = 1_000
 """Likewise of writers that the log does not know, and may never: another tool's values wait here as well."""
 SILENT_KEPT: Final = 256
@@ -161,23 +161,37 @@ def fold(own: Phantoms, passage: Passage) -> None:
     known = _known(own, passage, writers)
     limits, process = known.highest[inverse], known.process[inverse]
     grace, waiting = report.objectives.grace, []
-    missing, here = _missing(state), {}
+    missing, through = _missing(state), {}
     for i in indices(polled.seq + polled.length - 1 > limits).tolist():
         hole = missing.get(int(process[i]))
         if hole is not None and not _is_before(state, polled, i, hole, grace):
             continue
         pair = int(process[i]), int(polled.boot[i])
-        if pair not in here:
-            here[pair] = NEVER if passage.finished else _here_through(state, *pair)
-        if here[pair] < int(polled.at[i]) + grace:
+        if pair not in through:
+            through[pair] = NEVER if passage.finished else _here_through(state, *pair)
+        if through[pair] < int(polled.at[i]) + grace:
             waiting.append(i)
             continue
         highest = int(limits[i])
         start, end = max(int(polled.seq[i]), highest + 1), int(polled.seq[i] + polled.length[i])
         for seq in report.each("phantom-read", start, end):
             _report(polled, i, seq, highest, report)
-    strangers = indices(known.strange[inverse])[-STRANGERS_KEPT:]
-    own.unsent = take(polled, np.append(np.array(waiting[-KEPT:], np.int64), strangers))
+    here = _highest(polled, np.array(waiting, np.int64), KEPT, report)
+    own.unsent = take(
+        polled, np.append(here, _highest(polled, indices(known.strange[inverse]), STRANGERS_KEPT, report))
+    )
+
+
+def _highest(polled: Polls, rows: Ints, most: int, report: Report) -> Ints:
+    """Of more than `most` of these rows those that hold the highest values of each writer."""
+    if len(rows) <= most:
+        return rows
+    end = (polled.seq + polled.length)[rows]
+    ordered = rows[np.lexsort((-end, polled.writer[rows]))]
+    first = heads(polled.writer[ordered])
+    rank = np.arange(len(ordered)) - first.repeat(np.diff(np.append(first, len(ordered))))
+    report.drop("writers of values that were polled", len(first) - most)
+    return np.sort(ordered[rank.argsort(kind="stable")[:most]])
 
 
 class _Writers(NamedTuple):

@@ -6,6 +6,7 @@ import struct
 
 import pytest
 
+from rules.checks import phantom_reads
 from rules.checks.phantom_reads import Record, record_name
 from rules.vocabulary.slices import Mark, Place
 from tests.rules.histories import History, Store, found, number, singly
@@ -73,6 +74,41 @@ def test_what_a_writer_s_host_took_with_it_concerns_what_was_polled_later(polled
         h.mark(1.0)
     store.feed(h.rows)
     assert found(store.findings) == ({("phantom-read", (W, 7))} if phantom else set())
+
+
+@pytest.mark.parametrize("strange", [True, False], ids=["unknown writer", "late writer"])
+@pytest.mark.parametrize("seq", [10_000, 99], ids=["phantom", "sent"])
+def test_a_phantom_among_many_polls_that_wait_is_found(
+    seq: int, strange: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is polled first, and then more of its writer's and of others' values than are kept."""
+    monkeypatch.setattr(phantom_reads, "STRANGERS_KEPT" if strange else "KEPT", 8)
+    h, store = History(), Store()
+    writers = ["w", "x", "y"]
+    for name in writers:
+        h.start(name, writer=str(number(name)))
+    early, h.rows = list(h.rows), []
+    if strange:
+        h.processes.clear()
+    else:
+        store.feed([*early, h.mark(1.0)])
+        h.rows.clear()
+        h.processes.clear()
+    for i in range(0, 100, 10):
+        for name in writers:
+            h.send(name, i, 10, at=1_000 * writers.index(name) + i)
+    late, h.rows = list(h.rows), []
+    h.processes.clear()
+    h.poll("r", [("w", seq, 1, seq if seq < 100 else 900)])
+    for i in range(0, 100, 10):
+        for name in writers:
+            h.poll("r", [(name, i, 10, 1_000 * writers.index(name) + i)])
+        h.mark(10.0)
+    store.feed(h.rows)
+    h.rows.clear()
+    h.processes += writers
+    store.feed([*(early if strange else []), *late, *(h.mark(5.0) for _ in range(5))])
+    assert found(store.findings) == ({("phantom-read", (W, seq))} if seq == 10_000 else set())
 
 
 def test_sends_that_come_in_another_order() -> None:
