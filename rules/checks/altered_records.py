@@ -81,7 +81,8 @@ def _judge_waiting(own: Alterations, state: State, report: Report) -> None:
             _report(own, seen, report)
         else:
             left.append(seen)
-    own.waiting = sorted(left, key=lambda seen: seen["at"])[-KEPT:]
+    left.sort(key=lambda seen: int(seen["at"]))
+    own.waiting = report.newest(left, KEPT, "altered records")
 
 
 def _without_type(seen: dict[str, Any]) -> dict[str, Any]:

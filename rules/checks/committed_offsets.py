@@ -176,7 +176,10 @@ def fold(own: Committed, passage: Passage) -> None:
         unknown_commits.note(own.unknown, passage)
     _fold(own, passage)
     if own.invoked.full:
-        invoked_commits.write(own.invoked, passage.chunks, own.names, _later_than_waiting(own, passage.state))
+        later = _later_than_waiting(own, passage.state)
+        passage.report.drop(
+            "commits after what was read", invoked_commits.write(own.invoked, passage.chunks, own.names, later)
+        )
     kept_commits.forget_below(own, passage.state.log_start, passage.chunks)
 
 
@@ -211,7 +214,7 @@ def _fold(own: Committed, passage: Passage) -> None:
     _tell(own, passage)
     if full:
         through = min(passage.end, passage.gate.known_through())
-        kept_commits.forget(own, passage.state, late, (passage.end, through))
+        kept_commits.forget(own, passage.report, late, (passage.end, through))
 
 
 def _late(own: Committed, passage: Passage) -> set[int]:

@@ -51,6 +51,7 @@ def arrive(own: Fences, new: News) -> None:
     if len(own.waiting) > KEPT:
         own.waiting.sort()
         keep = newest(np.array([entry[0] for entry in own.waiting], np.int64), KEPT, new.state.tick)
+        new.report.drop("fencing errors", len(keep) - int(keep.sum()))
         own.waiting = [entry for entry, kept in zip(own.waiting, keep.tolist(), strict=True) if kept]
 
 

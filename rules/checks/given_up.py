@@ -132,7 +132,9 @@ def forget(own: Outcomes, passage: Passage) -> None:
     """Drop the runs that the log start has passed, and the oldest of too many."""
     kept = own.given_up
     gone = (kept.until >= 0) & (kept.until <= passage.state.log_start)
-    gone[: max(0, len(kept) - KEPT)] = True
+    over = np.arange(len(kept)) < len(kept) - KEPT
+    passage.report.drop("indefinite transactions that nobody was shown", int((over & ~gone).sum()))
+    gone |= over
     if gone.any():
         own.given_up = take(kept, ~gone)
         for writer in set(kept.writer[gone].tolist()) - set(own.given_up.writer.tolist()):

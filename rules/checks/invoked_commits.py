@@ -97,11 +97,13 @@ def add(own: InvokedCommits, new: Newly) -> None:
     own.pending = take(both, first)
 
 
-def write(own: InvokedCommits, chunks: Chunks, names: list[str], later: Bools) -> None:
+def write(own: InvokedCommits, chunks: Chunks, names: list[str], later: Bools) -> int:
     """Write what is pending into the bitmaps, whose chunks must be declared; but for what is known to be `later` than a
-    read that is not judged yet, whose time must not be lost. `names` of groups by number."""
-    if np.count_nonzero(later) > KEPT:
-        later = np.zeros_like(later)
+    read that is not judged yet, whose time must not be lost: the newest of these. `names` of groups by number. How many
+    times were lost."""
+    after = indices(later)
+    lost = after[own.pending.since[after].argsort(kind="stable")[: max(0, len(after) - KEPT)]]
+    later[lost] = False
     pending, own.pending, own.full = take(own.pending, ~later), take(own.pending, later), False
     own.kept = len(own.pending)
     number = pending.offset >> SHIFT
@@ -115,6 +117,7 @@ def write(own: InvokedCommits, chunks: Chunks, names: list[str], later: Bools) -
         chunks.put(name, bits.serialize())
     more = concat(own.written, Written(pending.group, number, number + 1))
     own.written = Written(*merge_grouped(more.group, more.start, more.end))
+    return len(lost)
 
 
 def forget_below(own: InvokedCommits, log_start: int, chunks: Chunks, names: list[str]) -> None:

@@ -22,6 +22,7 @@ from rules.checks.invoked_commits import ANY, Invoked, InvokedCommits
 from rules.checks.unknown_commits import UnknownCommits
 from rules.kept.chunks import Chunks
 from rules.kept.codec import Table, concat, take
+from rules.kept.report import Report
 from rules.kept.state import Hole, State
 from rules.settling.gate import APART
 
@@ -154,18 +155,19 @@ def is_full(own: Committed) -> bool:
     return len(own.commits) + len(own.told) + len(own.holds) + len(own.members) >= own.kept + SLACK
 
 
-def forget(own: Committed, state: State, late: set[int], until: tuple[int, int]) -> None:
+def forget(own: Committed, report: Report, late: set[int], until: tuple[int, int]) -> None:
     """Keep what later reads need. `late` are the groups whose log is not complete up to the first of the times `until`;
     to the second everybody's is."""
+    state = report.state
     asked_for = [*state.processes, *(hole[0] for hole in state.holes)]
     members = among(own.members.process, asked_for)
     members |= (own.members.reads == 0) & among(own.members.group, own.waiting.group)  # its reads are not judged yet
     own.members = take(take(own.members, members), slice(-MEMBERS_KEPT, None))
     spoil(own)
-    _forget_commits(own, late, until[0])
+    _forget_commits(own, late, until[0], report)
     told = own.told
     own.told = take(told, newest(told, (told.process, told.domain, told.group), told.completed, READS_KEPT))
-    _bound_waiting(own)
+    _bound_waiting(own, report)
     _forget_domains(own)
     # A read that waits asks who held the partition then, by the clock of its reader.
     _forget_holds(own, min(until[1], int(own.waiting.at.min(initial=NEVER)) - APART), state)
@@ -178,7 +180,8 @@ def forget(own: Committed, state: State, late: set[int], until: tuple[int, int])
     }  # fmt: skip
     own.subscribed = [number for number in own.subscribed if number in used]
     own.groups = [name if number in used or number == ANY else None for number, name in enumerate(own.groups)]
-    del own.pending[:-TOLD_KEPT], own.reported[:-TOLD_KEPT]
+    own.pending = report.newest(own.pending, TOLD_KEPT, "verdicts on committed offsets")
+    del own.reported[:-TOLD_KEPT]
     own.kept = len(own.commits) + len(own.told) + len(own.holds) + len(own.members)
 
 
@@ -196,7 +199,7 @@ def newest(table: Table, keys: tuple[Ints, ...], by: Ints, number: int) -> Ints:
     return np.sort(order[end - np.arange(len(order)) < number])
 
 
-def _forget_commits(own: Committed, late: set[int], end: int) -> None:
+def _forget_commits(own: Committed, late: set[int], end: int, report: Report) -> None:
     commits = own.commits
     if not len(commits):
         return
@@ -210,6 +213,7 @@ def _forget_commits(own: Committed, late: set[int], end: int) -> None:
     keep[good[newest(one, (one.domain, one.group), one.completed, COMMITS_KEPT)]] = True
     told = (one.group == own.told.group[:, None]) & (one.domain == own.told.domain[:, None])
     keep[good[(told & (one.offset == own.told.offset[:, None])).any(axis=0)]] = True
+    report.drop("commits", int(keep.sum()) - WAITING_KEPT)
     if np.count_nonzero(keep) > WAITING_KEPT:
         keep[commits.completed.argsort(kind="stable")[:-WAITING_KEPT]] = False
     gone = take(commits, ~keep)
@@ -224,7 +228,7 @@ def _forget_commits(own: Committed, late: set[int], end: int) -> None:
     own.compared = len(own.commits)
 
 
-def _bound_waiting(own: Committed) -> None:
+def _bound_waiting(own: Committed, report: Report) -> None:
     """Too many wait: those go that tell what the same process was told before and after."""
     waiting = own.waiting
     if len(waiting) <= WAITING_KEPT:
@@ -236,7 +240,8 @@ def _bound_waiting(own: Committed) -> None:
     between = np.zeros(len(waiting), bool)
     between[1:-1] = same[:-1] & same[1:]
     waiting = take(waiting, ~between)
-    own.waiting = take(waiting, waiting.at.argsort(kind="stable")[-WAITING_KEPT:])
+    waiting = take(waiting, waiting.at.argsort(kind="stable"))
+    own.waiting = report.last(waiting, WAITING_KEPT, "readings of committed offsets")
 
 
 def _forget_domains(own: Committed) -> None:

@@ -48,8 +48,9 @@ RECENT: Final = 15 * SECOND
 SHORTLY: Final = 5 * SECOND
 AGAIN: Final = 60 * SECOND
 """It is told again while it lasts, so that stage 2 can forget a partition that is gone."""
-KEPT: Final = 256
+KEPT: Final = 4_096
 """What was told since the last tick: while log time stands still nobody is told of more than that."""
+TOLD: Final = "words of observers on replicas"
 REPLICAS: Final = "replicas_on"
 IN_SYNC: Final = "in_sync"
 NEEDED: Final = "min_insync"
@@ -86,7 +87,7 @@ def arrive(own: OutOfSync, new: News) -> None:
     new.report.outages.few = own.few
     if own.missing or own.waiting or _lasts(own):
         gone = [[int(columns.completed[row]), [], [], -1] for row in not_there(columns, asked).tolist()]
-        own.waiting = [*own.waiting, *gone][-KEPT:]
+        own.waiting = new.report.newest([*own.waiting, *gone], KEPT, TOLD)
     if not columns.tells("settings"):
         return
     settings = columns.table["settings"]
@@ -97,7 +98,7 @@ def arrive(own: OutOfSync, new: News) -> None:
         if brokers or needed is not None:
             present = [_brokers(told, REPLICAS), _brokers(told, IN_SYNC)] if brokers else [None, None]
             entry = [int(columns.completed[row]), *present, -1 if needed is None else needed]
-            own.waiting = [*own.waiting, entry][-KEPT:]
+            own.waiting = new.report.newest([*own.waiting, entry], KEPT, TOLD)
 
 
 def fold(own: OutOfSync, passage: Passage) -> None:

@@ -39,6 +39,7 @@ from rules.checks.poll_steps import explained, place_of, report_back, report_ste
 from rules.kept.check import FOREVER, Check, News, Passage
 from rules.kept.chunks import values
 from rules.kept.codec import Table, names
+from rules.kept.report import Report
 from rules.kept.state import Places, State, Transitions, concat, take
 from rules.settling import given_again
 from rules.settling.completeness import LATE
@@ -59,7 +60,7 @@ TURNED_KEPT: Final = 1_024
 """Steps back that wait to be told of a cut; of more, the newest."""
 CUT_TOLD: Final = 600 * SECOND
 """Where the log was cut is known so long after it was polled from again, once all is here that was done until then."""
-BLANK_KEPT: Final = 2_048
+BLANK_KEPT: Final = 8_192
 """Steps over nothing known that wait for somebody's log; of more, the newest."""
 SHOWN_KEPT: Final = 1_024
 """Runs of values that some of those went over; of more, the highest."""
@@ -112,10 +113,10 @@ def _show(own: Steps, new: News, runs: Runs, since: Ints) -> None:
     over = intervals.touched(*intervals.merge(*_gone_over(own.blank)), runs.offset, runs.offset + runs.length)
     if over.any():
         runs, since = _only_here(new, runs.take(over), since[over])
-        _keep_shown(own, Shown(runs.offset, runs.writer, runs.seq, runs.length, since))
+        _keep_shown(own, Shown(runs.offset, runs.writer, runs.seq, runs.length, since), new.report)
 
 
-def _keep_shown(own: Steps, new: Shown) -> None:
+def _keep_shown(own: Steps, new: Shown, report: Report) -> None:
     """Of what is shown again, the first time counts."""
     both = concat(own.shown, new)
     columns = both.since, both.length, both.seq, both.writer, both.offset
@@ -123,7 +124,8 @@ def _keep_shown(own: Steps, new: Shown) -> None:
     same = np.ones(max(len(both) - 1, 0), bool)
     for column in (both.length, both.seq, both.writer, both.offset):
         same &= column[1:] == column[:-1]
-    own.shown = take(take(both, np.append(True, ~same)[: len(both)]), slice(-SHOWN_KEPT, None))
+    shown = take(both, np.append(True, ~same)[: len(both)])
+    own.shown = report.last(shown, SHOWN_KEPT, "values that steps went over")
 
 
 def _gone_over(steps: Transitions) -> tuple[Ints, Ints]:
@@ -369,7 +371,7 @@ def _judge(own: Steps, passage: Passage, frontier: int, decided_at: Callable[[in
         over[i] = seen.sure or (seen.unsure and (late or _all_sent(passage, at)))
         waits[i] = seen.unsure and not over[i]
         if waits[i]:
-            _keep_shown(own, _shown(log, seen.counted))
+            _keep_shown(own, _shown(log, seen.counted), report)
         elif over[i]:
             known, some = _values_between(log, *seen.counted)
             known = max(known, int((seen.counted[1] - seen.counted[0]).sum()))  # the log may have forgotten some
@@ -385,7 +387,7 @@ def _judge(own: Steps, passage: Passage, frontier: int, decided_at: Callable[[in
         turned = take(decided, back & ~below & ~cut)
         if len(turned):
             turned.awaits = np.array([decided_at(offset) for offset in turned.previous.tolist()], np.int64)
-            own.turned = take(concat(own.turned, turned), slice(-TURNED_KEPT, None))
+            own.turned = report.last(concat(own.turned, turned), TURNED_KEPT, "steps back")
 
 
 def _judge_turned(own: Steps, passage: Passage) -> None:
@@ -441,7 +443,8 @@ def _keep_blank(
     steps.awaits = np.array([decided_at(offset) for offset in steps.first.tolist()], np.int64)
     low, high = _gone_over(steps)
     wanted = waits | ((steps.awaits > here) & (low < high))
-    own.blank = take(concat(own.blank, take(steps, wanted)), slice(-BLANK_KEPT, None))
+    blank = concat(own.blank, take(steps, wanted))
+    own.blank = passage.report.last(blank, BLANK_KEPT, "steps over nothing known")
 
 
 def needed_from(own: Steps, state: State) -> int:

@@ -187,7 +187,7 @@ def _fail(own: Reads, number: int, one: Unborn, time: int, error: str, report: R
     known = next((entry for entry in own.failed if entry[0] == one.who), entry)
     entry = [one.who, max(min(known[1], entry[1]), went_on), *max(known[2:], entry[2:])]
     own.failed = [entry for entry in own.failed if entry[0] != one.who] + [entry]
-    del own.failed[:-KEPT]
+    own.failed = report.newest(own.failed, KEPT, "readers that do not come to read")
     _, since, last, error, number = entry
     if last - since >= report.objectives.liveness:
         _tell(one.who, number, error, since, last, report)

@@ -86,6 +86,7 @@ def refuse(refused: Refused, one: Refusal, report: Report) -> None:
     if known is None:
         known = [one.who, one.time, one.time, one.error, one.process, one.written, int(one.unborn)]
         refused.append(known)
+        report.drop("writers that are refused", len(refused) - KEPT)
         del refused[:-KEPT]
     known[1:3] = min(known[1], one.time), max(known[2], one.time)
     known[4:] = one.process, max(known[5], one.written), min(known[6], int(one.unborn))

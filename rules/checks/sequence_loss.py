@@ -107,8 +107,9 @@ def arrive(own: Sequences, new: News) -> None:
         own.waiting[f"{process}:{op}"] = Broken(int(columns.completed[row]), process, op, error)
     if len(own.waiting) > KEPT:
         at = np.array([one.at for one in own.waiting.values()], np.int64)
-        keep = newest(at, KEPT, new.state.tick).tolist()
-        own.waiting = {key: one for (key, one), kept in zip(own.waiting.items(), keep, strict=True) if kept}
+        keep = newest(at, KEPT, new.state.tick)
+        new.report.drop("broken sequences", len(keep) - int(keep.sum()))
+        own.waiting = {key: one for (key, one), kept in zip(own.waiting.items(), keep.tolist(), strict=True) if kept}
 
 
 def _without_an_offset(columns: Columns) -> Bools:

@@ -141,7 +141,7 @@ def fold(own: Consumers, passage: Passage) -> None:
         if len(at) and (walk.spells or stuck):
             _tell(walk, at, report)
     _close_rest(own, passage, set(steps.process[waiting].tolist()))
-    own.waiting = _bounded(own, take(steps, waiting))
+    own.waiting = _bounded(own, take(steps, waiting), report)
     followed = state.processes.keys() | set(own.waiting.process.tolist())
     own.readers = {number: reader for number, reader in own.readers.items() if number in followed}
     own.errors = [entry for entry in own.errors if entry[0] in state.processes]
@@ -187,9 +187,10 @@ def _brisk(own: Consumers, steps: Steps, bounds: dict[int, tuple[int, int]], lim
     return {p: at for p, was, at in zip(bounds, slow.tolist(), last.tolist(), strict=True) if not was}
 
 
-def _bounded(own: Consumers, waiting: Steps) -> Steps:
+def _bounded(own: Consumers, waiting: Steps, report: Report) -> Steps:
     """What waits, as far as there is room. Of polls in a row the last of each few seconds is enough. Where that is too
-    much all the same, the oldest are no longer waited for: the readers had gone on by then."""
+    much all the same, the oldest are no longer waited for: the readers had gone on by then, and whether they had stood
+    still before is not told."""
     if len(waiting) <= WAITING_KEPT:
         return waiting
     row = waiting.tell() & ((waiting.f == POLL) | (waiting.f == TXN))
@@ -199,6 +200,7 @@ def _bounded(own: Consumers, waiting: Steps) -> Steps:
     over = np.zeros(len(waiting), bool)
     over[waiting.at.argsort(kind="stable")[: max(0, len(waiting) - WAITING_KEPT)]] = True
     gone, told = take(waiting, over), waiting.tell()
+    report.drop("moves of readers", len(gone))
     for number in each(gone.process):
         mine, reader = indices(over & (waiting.process == number)), own.readers.get(number)
         if reader is not None:

@@ -45,7 +45,7 @@ BETWEEN: Final = 15 * SECOND
 """Longer than between two rows of an observer that is told of it, which is held back as well."""
 AGAIN: Final = 60 * SECOND
 """It is told again while it lasts, so that stage 2 can forget a partition that is gone."""
-KEPT: Final = 1024
+KEPT: Final = 4_096
 """Rows since the last tick, one a second: while log time stands still for longer, what was told first is let go."""
 MOST: Final = 86_400 * SECOND
 """Nobody holds an answer back for longer: what is told beyond that is no number that a client was told."""
@@ -87,7 +87,7 @@ def arrive(own: Throttling, new: News) -> None:
             longest = max(one.micros for one in told)
             long = longest >= LONG or any(one.share >= NEARLY_ALWAYS for one in told)
             entry = [int(columns.completed[row]), longest, long, sorted(one.broker for one in told)]
-            own.waiting = [*own.waiting, entry][-KEPT:]
+            own.waiting = new.report.newest([*own.waiting, entry], KEPT, "words of observers on quotas")
 
 
 def fold(own: Throttling, passage: Passage) -> None:

@@ -59,6 +59,7 @@ from rules.settling.clocks import UNKNOWN, ahead
 from rules.settling.frontier import TICK
 
 DOUBTFUL_KEPT: Final = 1024
+DOUBTFUL: Final = "reflections that may not be committed"
 FORGET_GROUP: Final = group_beginnings.WEEK
 """A group that comes back later begins again."""
 GROUPS_KEPT: Final = 64
@@ -156,7 +157,7 @@ def arrive(own: Transforms, new: News) -> None:
     )  # fmt: skip
     failed = columns.type[row] == FAIL
     own.waiting = concat(own.waiting, take(made, ~failed))
-    own.failed = take(concat(own.failed, take(made, failed)), slice(-DOUBTFUL_KEPT, None))
+    own.failed = new.report.last(concat(own.failed, take(made, failed)), DOUBTFUL_KEPT, DOUBTFUL)
 
 
 def fold(own: Transforms, passage: Passage) -> None:
@@ -189,7 +190,7 @@ def _resolve_doubtful(own: Transforms, passage: Passage) -> Reflections:
     dropped = take(waiting, gone)
     at = np.array([refused[op] for op, is_gone in zip(ops, gone.tolist(), strict=True) if is_gone], np.int64)
     passage.report.facts.add("dropped", at, group=_named(own, dropped), runs=_runs(dropped))
-    own.doubtful = take(take(waiting, ~(seen | gone)), slice(-DOUBTFUL_KEPT, None))
+    own.doubtful = passage.report.last(take(waiting, ~(seen | gone)), DOUBTFUL_KEPT, DOUBTFUL)
     return take(waiting, seen)
 
 

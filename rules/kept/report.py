@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 from rules.kept import dropped
+from rules.kept.codec import Table, take
 from rules.kept.facts import Facts
 from rules.kept.outages import FOREVER, SLACK, Outages
 from rules.kept.state import State
@@ -91,6 +92,11 @@ class Report:
         """The last `most` of what waits for a verdict; the others are dropped."""
         self.drop(what, len(waiting) - most)
         return waiting[-most:]
+
+    def last(self, waiting: T, most: int, what: str) -> T:
+        """The same of a table."""
+        self.drop(what, len(cast(Table, waiting)) - most)
+        return take(waiting, slice(-most, None))
 
     def recheck(self, start: int, end: int, seen: int) -> None:
         """Ask for the rows that polled in [start, end), once for what was `seen` there."""

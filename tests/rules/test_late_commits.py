@@ -66,11 +66,13 @@ def test_a_group_whose_members_have_left_is_still_known(told: int) -> None:
 
 @pytest.mark.parametrize("more", [0, 1], ids=["as many as are kept", "one more"])
 def test_commits_that_came_after_a_waiting_read_are_kept_up_to_a_bound(more: int) -> None:
-    """What is beyond it loses its time: the read that waits says nothing of it any more."""
+    """What is beyond it loses its time, the oldest first: the read that waits says nothing of it any more."""
     number = KEPT + more
     offsets, ones = np.arange(number, dtype=np.int64), np.ones(number, np.int64)
-    own = InvokedCommits(pending=Newly(ones, offsets, 50 * ones, 0 * ones), full=True)
+    own = InvokedCommits(pending=Newly(ones, offsets, 50 + (offsets + 1) % number, 0 * ones), full=True)
     chunks = Chunks({}, chunks_of(["g", ""], offsets))
-    write(own, chunks, ["", "g"], np.ones(number, bool))
-    assert (len(own.pending), own.kept, own.full) == ((0, 0, False) if more else (KEPT, KEPT, False))
-    assert certainly_never(own, chunks, 1, 7, ["", "g"], lambda since, domain: since <= 40) == (not more)
+    assert write(own, chunks, ["", "g"], np.ones(number, bool)) == more
+    assert (len(own.pending), own.kept, own.full) == (KEPT, KEPT, False)
+    assert certainly_never(own, chunks, 1, 7, ["", "g"], lambda since, domain: since <= 40)
+    oldest = number - 1
+    assert certainly_never(own, chunks, 1, oldest, ["", "g"], lambda since, domain: since <= 40) == (not more)
