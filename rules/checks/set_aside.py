@@ -8,8 +8,8 @@ readers have gone over their places for the first time, and else in its turn: ev
 that each has been in every `ROUND`. What is still undecided then goes into another one. So a verdict is told some
 minutes later, and is the same.
 
-State: of each writer of each parcel one entry, and at most `KEPT` parcels. Of more, the oldest is dropped, which is
-told (`rules.kept.dropped`).
+State: one entry of each writer, and transactional id, of each parcel, and at most `KEPT` parcels. Of more, the oldest
+is dropped, which is told (`rules.kept.dropped`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 
 from rules.arrays import intervals
 from rules.arrays.columns import INFO
-from rules.arrays.intervals import Bools, Ints, among, distinct, each, indices, numbered
+from rules.arrays.intervals import Bools, Ints, among, distinct, each, indices
 from rules.checks import given_up
 from rules.checks.transaction_evidence import note_next
 from rules.checks.transaction_runs import WAITING, Aside, Outcomes, Parcel, Written, parcel_name, parcel_of
@@ -131,7 +131,8 @@ def _make(own: Outcomes, passage: Passage, rows: Written) -> None:
     stored.name = np.where(rows.name < 0, -1, np.searchsorted(used, rows.name)).astype(np.int64)
     parcel = Parcel(stored, [own.names[number] for number in used])
     passage.chunks.put(parcel_name(own.parcels), codec.dump(parcel, {}, {}))
-    writers, which = numbered(rows.writer)
+    (writers, names), which = np.unique(np.stack((rows.writer, rows.name)), axis=1, return_inverse=True)
+    which = which.ravel()
 
     def least(of: Ints) -> Ints:
         found = np.full(len(writers), 2**62, np.int64)
@@ -142,10 +143,10 @@ def _make(own: Outcomes, passage: Passage, rows: Written) -> None:
     own.aside = concat(
         own.aside,
         Aside(
-            np.full(len(writers), own.parcels), writers, least(rows.seq), -least(-(rows.seq + rows.length)),
-            least(rows.low), -least(-rows.high), np.bincount(which, minlength=len(writers)),
-            -least(-open_.astype(np.int64)), -least(-(rows.type == INFO).astype(np.int64)),
-            np.full(len(writers), rows.at.max()),
+            np.full(len(writers), own.parcels), writers, names, least(rows.process), least(rows.invoked),
+            least(rows.seq), -least(-(rows.seq + rows.length)), least(rows.low), -least(-rows.high),
+            np.bincount(which, minlength=len(writers)), -least(-open_.astype(np.int64)),
+            -least(-(rows.type == INFO).astype(np.int64)), np.full(len(writers), rows.at.max()),
         ),
     )  # fmt: skip
     own.parcels += 1

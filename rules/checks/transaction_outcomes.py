@@ -24,6 +24,7 @@ in chunks (`rules.checks.set_aside`).
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -72,6 +73,7 @@ def fold(own: Outcomes, passage: Passage) -> None:
     given_up.recognise(own, passage)
     given_up.forget(own, passage)
     _forget_names(own)
+    passage.lives = partial(_lives, own)
 
 
 def _decide(own: Outcomes, passage: Passage, returned: int) -> None:
@@ -321,12 +323,26 @@ def _oldest(rows: Written, of: Ints, most: int) -> Ints:
     return of[indices(rows.at[of] <= last)]
 
 
+def _lives(own: Outcomes) -> dict[tuple[str, int], int]:
+    """By transactional id and process, when the first operation was invoked of those that wait."""
+    name, process, invoked = (
+        np.append(getattr(own.written, column), getattr(own.aside, column)) for column in ("name", "process", "invoked")
+    )
+    order = np.lexsort((invoked, process, name))
+    name, process, invoked = name[order], process[order], invoked[order]
+    first = np.ones(len(name), bool)
+    first[1:] = (name[1:] != name[:-1]) | (process[1:] != process[:-1])
+    first &= name >= 0
+    names = [own.names[number] for number in name[first].tolist()]
+    return dict(zip(zip(names, process[first].tolist(), strict=True), invoked[first].tolist(), strict=True))
+
+
 def _forget_names(own: Outcomes) -> None:
     """Drop the names that no undecided record needs, when they have become many."""
     if len(own.names) > NAMES_KEPT:
-        numbers = own.written.name
-        used = [number for number in np.unique(numbers).tolist() if number >= 0]
-        own.written.name = np.where(numbers < 0, -1, np.searchsorted(used, numbers)).astype(np.int64)
+        used = [number for number in each(np.append(own.written.name, own.aside.name)) if number >= 0]
+        for kept in (own.written, own.aside):
+            kept.name = np.where(kept.name < 0, -1, np.searchsorted(used, kept.name)).astype(np.int64)
         own.names = [own.names[number] for number in used]
 
 

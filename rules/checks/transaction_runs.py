@@ -92,13 +92,17 @@ class GivenUp(Table):
 
 @dataclass(slots=True)
 class Aside(Table):
-    """What was set aside (`rules.checks.set_aside`), one entry for each writer of each parcel: its values lie in
-    low .. high-1, and stand, as far as that is known, in low_offset .. high_offset-1. `runs`: how many there are;
-    `open`: 1 where no reader is known to have gone over some of them; `unsure`: 1 where some are indefinite; `until`:
-    the newest time of the parcel's."""
+    """What was set aside (`rules.checks.set_aside`), one entry for each writer of each parcel, and transactional id
+    (`name`, as in `Written`): its values lie in low .. high-1, and stand, as far as that is known, in low_offset ..
+    high_offset-1. `runs`: how many there are; `invoked`: when the first of their operations was; `open`: 1 where no
+    reader is known to have gone over some of them; `unsure`: 1 where some are indefinite; `until`: the newest time of
+    the parcel's."""
 
     parcel: Ints = field(default_factory=lambda: EMPTY)
     writer: Ints = field(default_factory=lambda: EMPTY)
+    name: Ints = field(default_factory=lambda: EMPTY)
+    process: Ints = field(default_factory=lambda: EMPTY)
+    invoked: Ints = field(default_factory=lambda: EMPTY)
     low: Ints = field(default_factory=lambda: EMPTY)
     high: Ints = field(default_factory=lambda: EMPTY)
     low_offset: Ints = field(default_factory=lambda: EMPTY)

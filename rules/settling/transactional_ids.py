@@ -1,7 +1,8 @@
 """The lives of transactional ids: which process called init_transactions with which id, and when.
 
-Every init is logged in every partition, so that each of them knows all lives. State: those of living processes and the
-last one of each name that a living process bears, at most the newest `KEPT`.
+Every init is logged in every partition, so that each of them knows all lives. State: those of living processes, the
+last one of each name that a living process bears, and those that a transaction which waits for its verdict may have
+been fenced by, or begun with; at most the newest `KEPT`.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ from typing import Any, Final, NamedTuple
 
 from rules.arrays.columns import INIT, OK
 from rules.kept.check import Check, News, Passage
-from rules.kept.state import State
+from rules.kept.state import NEVER, State
 
-KEPT: Final = 256
+KEPT: Final = 1_024
+FEW: Final = 64
+"""Fewer are not looked through."""
 NAME: Final = "transactional-ids"
 
 
@@ -52,7 +55,7 @@ def arrive(own: Lives, new: News) -> None:
             clock = [boot or "", -1 if boot is None or mono is None else mono]
             own.inits.append([name, int(columns.process[row]), invoked, completed, returned, *clock])
     own.inits.sort(key=lambda entry: entry[2])
-    del own.inits[:-KEPT]
+    own.inits = new.report.newest(own.inits, KEPT, "lives of transactional ids")
 
 
 def inits(state: State, name: str) -> list[Init]:
@@ -78,15 +81,32 @@ def under_another_id(state: State, name: str) -> set[int]:
 
 
 def forget(own: Lives, passage: Passage) -> None:
-    """Drop what belongs to processes that are forgotten, save the last life of each name that is still borne."""
-    if passage.finished or len(own.inits) <= KEPT // 4:
+    """Drop what belongs to processes that are forgotten, save the last life of each name that is still borne, and what
+    may still be asked for."""
+    if passage.finished or len(own.inits) <= FEW:
         return
     living = passage.state.processes
     borne = {entry[0] for entry in own.inits if entry[1] in living}
     last = {entry[0]: i for i, entry in enumerate(own.inits)}
+    since = _needed_since(own, passage.lives())
     own.inits = [
-        entry for i, entry in enumerate(own.inits) if entry[1] in living or (entry[0] in borne and last[entry[0]] == i)
+        entry
+        for i, entry in enumerate(own.inits)
+        if entry[1] in living or (entry[0] in borne and last[entry[0]] == i) or entry[2] >= since.get(entry[0], NEVER)
     ]
+
+
+def _needed_since(own: Lives, waiting: dict[tuple[str, int], int]) -> dict[str, int]:
+    """By transactional id, since when lives may be asked for by transactions that wait: `waiting` tells when the first
+    of each process was invoked. They ask for the life that they belong to, and for those after it."""
+    began: dict[tuple[str, int], int] = {}
+    for name, process, invoked, *_ in own.inits:  # in the order of their invocations
+        if invoked <= waiting.get((name, process), -1):
+            began[name, process] = invoked
+    since: dict[str, int] = {}
+    for life, first in waiting.items():
+        since[life[0]] = min(began.get(life, first), since.get(life[0], NEVER))
+    return since
 
 
 CHECK: Final = Check(NAME, Lives, arrive=arrive, fold=forget, rows=frozenset({INIT}), rests=True)

@@ -121,6 +121,45 @@ def test_a_zombie_among_many_that_wait_for_a_host_is_found(guilty: bool, monkeyp
 
 
 @pytest.mark.parametrize("guilty", [True, False], ids=["guilty", "innocent"])
+@pytest.mark.parametrize("many", [2, MANY], ids=["one", "many"])
+def test_the_lives_that_it_asks_for_are_remembered_as_long_as_a_transaction_waits(
+    many: int, guilty: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are over, and so are a hundred that came after them, when the log is here of another that was away."""
+    with_few(monkeypatch)
+    h, store = Log(), Store()
+    begun(h)
+    begun(h, "u", 5.5)
+    h.row("away", "init", op=0, transactional_id="y", boot="b", mono_invoked=NS, mono_completed=NS)
+    h.wait(1)
+    h.away.add("away")
+    for i in range(1, many):
+        h.transaction(
+            {0: (i, 1, 2 * i)}, op=i, txn=6 + i, ended=6.0 if i == 1 and guilty else 3.0 + 0.01 * i, boot="b",
+            mono_invoked=2 * NS, mono_completed=9 * NS,
+        )  # fmt: skip
+        h.read(0, ("w", i, 1, 2 * i))
+    for i in range(101):
+        last = ("t", "u")[i] if i < 2 else f"p{i}"
+        if i >= 2:
+            h.row(last, "init", op=0, transactional_id="x" if i > 50 else f"x{i}", boot="b",
+                  mono_invoked=(20 + i) * NS, mono_completed=(20 + i) * NS)  # fmt: skip
+        h.row(last, "close")
+        h.wait(4)
+        h.processes = [name for name in h.processes if name != last]
+        store.feed(h.rows)
+        h.rows.clear()
+    assert whole(store, NAMES) == []
+    h.away.clear()
+    for _ in range(60):
+        h.wait(4)
+        store.feed(h.rows)
+        h.rows.clear()
+    told = whole(store, NAMES)
+    assert [(one.anomaly, one.subject) for one in told] == ([("zombie-write", (T, 1))] if guilty else [])
+
+
+@pytest.mark.parametrize("guilty", [True, False], ids=["guilty", "innocent"])
 @pytest.mark.parametrize("type", ["ok", "info"])
 def test_one_of_many_that_nobody_reads_is_found_when_somebody_does(
     type: str, guilty: bool, monkeypatch: pytest.MonkeyPatch
