@@ -86,7 +86,7 @@ _OVERFLOW: Final = (
 )
 _DROPPED: Final = (
     Field("what", "str", "", "what waited for a verdict"),
-    Field("dropped", "int", "", "how many of these were dropped; no verdict is given on them"),
+    Field("dropped", "int", "entries", "how many of these were dropped; no verdict is given on them"),
     Field("since", "int", "micros", "since when"),
 )
 _PRODUCER: Final = (
