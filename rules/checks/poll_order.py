@@ -61,7 +61,7 @@ TURNED_KEPT: Final = 1_024
 CUT_TOLD: Final = 600 * SECOND
 """Where the log was cut is known so long after it was polled from again, once all is here that was done until then."""
 BLANK_KEPT: Final = 8_192
-"""Steps over nothing known that wait for somebody's log; of more, the newest."""
+"""Steps over nothing known that wait for somebody's log; of more, the first over each place, the newest of these."""
 SHOWN_KEPT: Final = 1_024
 """Runs of values that some of those went over; of more, the highest."""
 
@@ -443,8 +443,18 @@ def _keep_blank(
     steps.awaits = np.array([decided_at(offset) for offset in steps.first.tolist()], np.int64)
     low, high = _gone_over(steps)
     wanted = waits | ((steps.awaits > here) & (low < high))
-    blank = concat(own.blank, take(steps, wanted))
-    own.blank = passage.report.last(blank, BLANK_KEPT, "steps over nothing known")
+    own.blank = _bounded(concat(own.blank, take(steps, wanted)), passage.report)
+
+
+def _bounded(blank: Transitions, report: Report) -> Transitions:
+    """Of too many, one of those that went over the same offsets, and of these the newest."""
+    if len(blank) > BLANK_KEPT:
+        low, high = _gone_over(blank)
+        order = np.lexsort((blank.at, high, low))
+        first = np.ones(len(blank), bool)
+        first[order[1:]] = (np.diff(low[order]) != 0) | (np.diff(high[order]) != 0)
+        blank = take(blank, first)
+    return report.last(blank, BLANK_KEPT, "steps over nothing known")
 
 
 def needed_from(own: Steps, state: State) -> int:

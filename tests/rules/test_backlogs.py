@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from rules.checks import poll_order
 from rules.checks.poll_order import BLANK_KEPT
 from rules.vocabulary.slices import Mark, Run, Slice
 from tests.rules.histories import START, History, Store, number
@@ -123,8 +124,45 @@ def test_of_steps_over_nothing_known_the_newest_wait_for_the_log_of_a_host_that_
             h.rows += [*late, h.row("its committer", "mark", marks=told, invoked=now, completed=now)]
         store.feed(h.rows)
         h.rows = []
-    skipped = [one.subject[2] for one in whole(store, {"int-poll-skip"})]
-    assert skipped == ([last + 1] if more else [first + 1, last + 1])
+    skipped = {one.subject[2] for one in whole(store, {"int-poll-skip"})}
+    assert skipped == ({last + 1} if more else {first + 1, last + 1})
+    dropped = [one.subject for one in whole(store, {"window-overflow"})]
+    assert dropped == ([("steps over nothing known",)] if more else [])
+
+
+@pytest.mark.parametrize("there", [True, False], ids=["guilty", "innocent"])
+def test_of_steps_that_several_readers_made_alike_one_of_each_is_kept(
+    there: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Too many wait. All went over the place of what `v` had sent, as it turns out when its log is here."""
+    monkeypatch.setattr(poll_order, "BLANK_KEPT", 30)
+    h, store = History(), Store()
+    w = number("w")
+    h.send("v", 0, 1, at=0)
+    h.row("w", "send", sent=[Run(w, i, 1 + 2 * i, 1) for i in range(21)])
+    for reader in "rst":
+        h.assign(reader)
+    h.time = 1
+    polled = [Run(number("v"), 0, 0, 1), *(Run(w, i, 1 + 2 * i, 1) for i in range(21))]
+    for reader in "rst":
+        h.row(reader, "poll", polled=polled, mode="assign", isolation="read_committed")
+    h.send("v", 1, 1, at=2 if there else 43, invoked=h.at(0.5), completed=h.at(0.6))
+    late = h.rows.pop()
+    for second in range(2, 80):
+        h.time = second
+        h.observe(start=0, end=43)
+        now = h.at(second + 0.9)
+        here = [Mark(number(p), h._slices[number(p), 0], now) for p in ("w", "r", "s", "t", "observer")]
+        h.row("committer", "mark", marks=here, invoked=now, completed=now)
+        if second == 2:
+            h.row("its committer", "mark", marks=[Mark(number("v"), 1, h.at(0.1))], invoked=now, completed=now)
+        if second == 79:
+            told = [Mark(number("v"), 2, now)]
+            h.rows += [late, h.row("its committer", "mark", marks=told, invoked=now, completed=now)]
+        store.feed(h.rows)
+        h.rows = []
+    assert [one.subject for one in whole(store, {"int-poll-skip"})] == ([(number("r"), 1, 3)] if there else [])
+    assert whole(store, {"window-overflow"}) == []
 
 
 @pytest.mark.parametrize("polled", [False, True], ids=["guilty", "innocent"])
