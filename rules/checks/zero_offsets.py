@@ -23,7 +23,7 @@ import numpy as np
 from rules.arrays.columns import COMMIT, FAIL, OFFSETS, OK, group_names
 from rules.arrays.intervals import EMPTY, Ints, each, indices, newest
 from rules.checks import known_ends
-from rules.kept.check import Check, News, Passage
+from rules.kept.check import FOREVER, Check, News, Passage
 from rules.kept.codec import Table, concat, take
 from rules.kept.state import State
 from rules.settling.clocks import domains
@@ -210,19 +210,19 @@ def fold(own: Zeros, passage: Passage) -> None:
     kept, report = [], passage.report
     for zero in own.committed:
         key, when_read, answered, at, process, boot, top = zero
-        known = own.committed_above.get(key)
+        since, highest = own.committed_above.get(key, (FOREVER, -1))
         if _asked_for(own, key, answered):
             continue
         evidence = passage.gate.ask(0, at, boot=boot)
-        sound = known is None or known[0] >= when_read
+        sound = since >= when_read
         if evidence is Evidence.NOT_YET or (sound and evidence is Evidence.UNVERIFIABLE):
             kept.append(zero)
             continue
-        if known is None or sound or evidence is Evidence.UNVERIFIABLE:
+        if sound or evidence is Evidence.UNVERIFIABLE:
             continue
         group = key.partition("|")[2]
-        top = max(top, known[1])
-        if report.once(f"committed-zero:{group}:{known[1]}"):
+        top = max(top, highest)
+        if report.once(f"committed-zero:{group}:{highest}"):
             report.add(
                 "spurious-zero-offset",
                 ("committed", group),
