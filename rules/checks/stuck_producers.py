@@ -159,7 +159,8 @@ def arrive(own: Producers, new: News) -> None:
             one.failing >= 0 or one.who in refused or f"{NAME}:{one.who}" in state.open_conditions
         )
         if number in failing or number in waiting or watched or one is None:
-            for row in _telling(columns, mine, unsure).tolist():
+            marks = [event[0] for event in own.waiting if event[1] == _HELD and event[2] == number]
+            for row in _telling(columns, mine, unsure, marks).tolist():
                 kind = _REFUSED if row in errors else _UNANSWERED if unsure[row] else _ANSWERED
                 told = columns.slice if kind == _REFUSED else columns.invoked
                 own.waiting.append([int(columns.completed[row]), kind, number, int(told[row]), errors.get(row, "")])
@@ -186,7 +187,7 @@ def fold(own: Producers, passage: Passage) -> None:
 def _is_ripe(event: list[Any], passage: Passage) -> bool:
     """Has its time come, and its turn?"""
     time, kind, number, slice_, _ = event
-    process = passage.state.processes.get(number) if kind in _IN_TURN and not passage.finished else None
+    process = passage.state.processes.get(number) if kind in _IN_TURN else None
     in_turn = process is None or slice_ < process.next or (kind in _OVER and time <= passage.end - LATE)
     return bool(time <= passage.end) and in_turn
 
@@ -256,8 +257,10 @@ def _follow(own: Producers, event: list[Any], report: Report) -> None:
             _begin(own, number, time, name, report.objectives.liveness)
     elif kind in (_ANSWERED, _REFUSED, _UNANSWERED):
         one = own.lives.setdefault(number, Producer(str(number), invoked if kind != _REFUSED else time))
-        one.sends = 1
+        first, one.sends = not one.sends, 1
         if kind == _UNANSWERED:
+            if first and invoked - max(one.born, _ready_at(own, one.who)) >= GOING:
+                one.failing = -1  # it has got beyond its beginning: what it inherited is over
             _fail(own, number, time, invoked, report)
             return
         if time >= one.answered:
@@ -303,12 +306,13 @@ def _of_interest(own: Producers, state: State, told: Held) -> Held:
     return take(told, held | after | (first & np.isin(told.process, np.array(stuck, np.int64))))
 
 
-def _telling(columns: Columns, own: Ints, unsure: Bools) -> Ints:
-    """Of one writer's rows, those that change anything: all without an answer, or refused, and the answers next to
-    them."""
+def _telling(columns: Columns, own: Ints, unsure: Bools, marks: list[int]) -> Ints:
+    """Of one writer's rows, those that change anything: all without an answer, or refused, the answers next to them,
+    and the last before each of these marks: one that is answered here is not stuck here, whatever else it has open."""
     own = own[np.argsort(columns.completed[own], kind="stable")]
     unsure = unsure[own]
     keep = unsure.copy()
+    keep[columns.completed[own].searchsorted(marks, side="right") - 1] = True
     keep[1:] |= unsure[:-1]
     keep[:-1] |= unsure[1:]  # since when there has been no answer
     keep[0] = keep[-1] = True
@@ -353,8 +357,13 @@ def _told_last(state: State, number: int, time: int) -> int:
     return max(ends, default=-1)
 
 
+def _ready_at(own: Producers, who: str) -> int:
+    """When a name got a producer id last; -1 for never."""
+    return next((at for name, at in own.ready if name == who), -1)
+
+
 def _note_ready(own: Producers, who: str, time: int, report: Report) -> None:
-    known = max([time, *(at for name, at in own.ready if name == who)])
+    known = max(time, _ready_at(own, who))
     own.ready = [entry for entry in own.ready if entry[0] != who] + [[who, known]]
     del own.ready[:-LINEAGE]
     refused_writes.ready(own.refused, who, time, report)
@@ -365,7 +374,7 @@ def _note_not_ready(own: Producers, number: int, time: int, error: str, report: 
     if error not in refused_writes.REFUSALS:
         _fail(own, number, time, one.born, report)
         return
-    ready = next((at for name, at in own.ready if name == one.who), -1)
+    ready = _ready_at(own, one.who)
     if time > ready and own.absent < 0:
         refusal = refused_writes.Refusal(one.who, number, time, error, one.written, True, ready)
         refused_writes.refuse(own.refused, refusal, report)
