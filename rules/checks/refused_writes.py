@@ -76,7 +76,7 @@ def names(refused: Refused) -> set[str]:
 def refuse(refused: Refused, one: Refusal, report: Report) -> None:
     """A writer is refused, for the first time or again."""
     known = next((entry for entry in refused if entry[0] == one.who), None)
-    if (known is not None and one.unborn and known[2] < one.ready and not _told(known, report)) or (
+    if (known is not None and known[2] < one.ready and not _told(known, report)) or (
         known is not None and one.time - known[2] >= SELDOM * report.objectives.liveness and not _told(known, report)
     ):
         refused.remove(known)

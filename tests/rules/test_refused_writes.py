@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.rules.histories import History, Store, number
+from rules.vocabulary.times import micros
+from tests.rules.histories import START, History, Store, number
 from tests.rules.liveness_of import at_once, row_by_row
 from tests.rules.test_stability import born
 from tests.rules.whole import Told, in_any_way, live, whole
@@ -28,6 +29,11 @@ def goes_on(h: History, seconds: int, process: str = "w", *, error: str | None =
         h.mark(1.0)
 
 
+def at(second: float) -> int:
+    """Microseconds of log time."""
+    return micros(START) + round(second * 1e6)
+
+
 def refused(h: History) -> None:
     """It writes for three seconds, and is refused from then on."""
     born(h, "w", "writer-1")
@@ -45,11 +51,8 @@ def test_a_writer_that_is_refused_and_writes_again(fed: Fed) -> None:
     assert (opened.event, opened.subject, opened.message) == (
         "opened", (W1,), f"the cluster refuses what {W1} sends, with {DENIED} for 30 s",
     )  # fmt: skip
-    evidence = dict(opened.evidence)
-    since, acknowledged = evidence.pop("since"), evidence.pop("acknowledged")
-    assert evidence == {"process": number("w"), "writer": W1, "error": DENIED}
-    assert since - acknowledged == pytest.approx(1e6, abs=1e4)
-    assert opened.at == pytest.approx(33, abs=0.3)
+    evidence = {"process": number("w"), "writer": W1, "error": DENIED, "acknowledged": at(2.012), "since": at(3.016)}
+    assert (opened.evidence, opened.at, opened.decidable) == (evidence, 33.136, 33.016)
     assert closed == Told(
         NAME, (W1,), f"{NAME} ended after 5.1 s", {"writer": W1, "lasted_s": 5.14},
         38.156, None, "closed", {}, None,
@@ -382,3 +385,122 @@ def test_a_producer_that_gets_its_id_again_is_refused_no_more(fed: Fed) -> None:
         ("closed", (W1,)),
     ]
     assert told[1].at == pytest.approx(36, abs=0.5)
+
+
+@pytest.mark.parametrize("fed", [live(row_by_row), live(at_once)])
+def test_of_two_that_are_refused_each_is_told_with_what_is_its_own(fed: Fed) -> None:
+    h = History()
+    for process, name in (("v", "writer-2"), ("w", "writer-1")):
+        born(h, process, name)
+    goes_on(h, 3)
+    began = h.time
+    for i in range(33):
+        h.send("v", i, 1, type="fail", error="MSG_SIZE_TOO_LARGE")
+        h.send("w", 3 + i, 1, type="fail", error=DENIED)
+        h.mark(1.0)
+    told = [(one.subject, one.evidence) for one in whole(fed(h), [NAME])]
+    two = "writer-2 of run run"
+    heard = {"process": number("v"), "writer": two, "error": "MSG_SIZE_TOO_LARGE", "acknowledged": -1}
+    denied = {"process": number("w"), "writer": W1, "error": DENIED, "acknowledged": at(began - 1.002)}
+    assert told == [
+        ((two,), {**heard, "since": at(began + 0.002)}),
+        ((W1,), {**denied, "since": at(began + 0.004)}),
+    ]
+
+
+@pytest.mark.parametrize("first", ["MSG_SIZE_TOO_LARGE", "_STATE"])
+def test_what_the_client_says_after_a_refusal_counts_and_is_none_without_one(first: str) -> None:
+    h = History()
+    born(h, "w", "writer-1")
+    for i in range(35):
+        h.txn("w", sends=[("w", i, 1, None)], txn=i, type="fail", error="_STATE" if i else first)
+        h.mark(1.0)
+    told = [one.evidence["error"] for one in whole(live(row_by_row)(h), [NAME])]
+    assert told == ([first] if first != "_STATE" else [])
+
+
+@pytest.mark.parametrize("error", ["INVALID_REQUIRED_ACKS", "_UNKNOWN_TOPIC", "_FENCED"])
+def test_an_error_that_is_not_known_or_that_a_broker_told_is_a_refusal(error: str) -> None:
+    h = History()
+    born(h, "w", "writer-1")
+    for i in range(35):
+        h.send("w", i, 1, type="fail", error=error)
+        h.mark(1.0)
+    assert [one.evidence["error"] for one in whole(live(row_by_row)(h), [NAME])] == [error]
+
+
+def gets_its_id(h: History, lives: int = 4, first: int = 0) -> None:
+    """Lives that get their producer id, and whose first transaction is refused; another writer does not get its own."""
+    for life in range(first, first + lives):
+        begins(h, f"w{life}")
+        h.txn(f"w{life}", sends=[(f"w{life}", life, 1, None)], txn=life, type="info", error=DENIED)
+        h.row(f"w{life}", "close", type="info", error=DENIED)
+        born(h, f"v{life}", "writer-2")
+        h.row(f"v{life}", "init", type="info", error=NO_ID)
+        h.row(f"v{life}", "close", type="info", error=NO_ID)
+        for _ in range(11):
+            h.mark(1.0)
+
+
+@pytest.mark.parametrize("fed", [live(row_by_row), live(at_once)])
+def test_who_gets_a_producer_id_and_may_not_send_is_refused_all_the_time(fed: Fed) -> None:
+    h = History()
+    gets_its_id(h)
+    told = [(one.event, one.subject) for one in whole(fed(h), [NAME])]
+    assert told == [("opened", (W1,)), ("opened", ("writer-2 of run run",))]
+
+
+@pytest.mark.parametrize("fed", [live(row_by_row), live(at_once)])
+def test_nor_is_it_over_when_a_later_life_does_not_get_one_at_first(fed: Fed) -> None:
+    h = History()
+    gets_its_id(h)
+    for life, error in (("w7", NO_ID), ("w8", None), ("w9", NO_ID), ("w10", None)):
+        begins(h, life, error=error)
+        for _ in range(3):
+            h.mark(1.0)
+    told = [(one.event, one.subject) for one in whole(fed(h), [NAME]) if one.subject == (W1,)]
+    assert told == [("opened", (W1,))]
+
+
+@pytest.mark.parametrize("fed", [live(row_by_row), live(at_once)])
+def test_that_others_get_a_producer_id_says_nothing_of_one_that_does_not(fed: Fed) -> None:
+    h = History()
+    for life in range(9):
+        begins(h, f"w{life}", error=NO_ID)
+        born(h, f"v{life}", "writer-2")
+        h.row(f"v{life}", "init")
+        for _ in range(4):
+            h.mark(1.0)
+    assert [(one.event, one.subject) for one in whole(fed(h), [NAME])] == [("opened", (W1,))]
+
+
+@pytest.mark.parametrize("fed", [live(row_by_row), live(at_once)])
+def test_where_there_is_no_partition_nobody_is_refused_a_producer_id(fed: Fed) -> None:
+    h = History()
+    for life in range(9):
+        h.row("observer", "offsets", type="info", error="UNKNOWN_TOPIC_OR_PART")
+        begins(h, f"w{life}", error=NO_ID)
+        for _ in range(4):
+            h.mark(1.0)
+    assert whole(fed(h), [NAME]) == []
+
+
+@pytest.mark.parametrize("tries", [True, False], ids=["it tries once more", "it does not"])
+def test_it_lasts_for_as_long_as_somebody_bears_the_name_and_two_minutes_after(tries: bool) -> None:
+    """Whoever was told of is refused still when it tries again after minutes, and where its client says no more than
+    that it may not go on."""
+    h = History()
+    refused(h)
+    refused_last = h.time
+    for _ in range(140):
+        h.mark(1.0)
+    assert [one.event for one in whole(row_by_row(h), [NAME])] == ["opened"]
+    if tries:
+        refused_last = h.time + 1
+        h.txn("w", sends=[("w", 99, 1, None)], txn=1, type="fail", error="_STATE")
+    h.row("w", "close", type="info", error="_STATE")
+    for _ in range(130):
+        h.mark(1.0)
+    _, closed = whole(row_by_row(h), [NAME])
+    assert closed.event == "closed"
+    assert closed.at == pytest.approx(refused_last - 1 + 120, abs=0.1)
