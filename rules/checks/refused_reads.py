@@ -136,7 +136,7 @@ def fold(own: Reads, passage: Passage) -> None:
         if process is None:
             del own.lives[number]
         elif one.refused >= 0:
-            through = min(passage.end, process.told_through)
+            through = min(passage.end, process.told_through, standstills.over(state, number))
             since = max(_since(own, one.who, one.refused), standstills.went_on(state, number, through))
             if through - since >= report.objectives.liveness:
                 _tell(one.who, number, one.error, since, through, report)
