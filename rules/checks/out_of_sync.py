@@ -31,7 +31,7 @@ import numpy as np
 import orjson
 
 from rules.arrays.columns import OFFSETS
-from rules.arrays.intervals import indices
+from rules.arrays.intervals import Ints
 from rules.checks.not_there import not_there
 from rules.kept.check import Check, News, Passage
 from rules.kept.report import Report
@@ -85,14 +85,17 @@ def arrive(own: OutOfSync, new: News) -> None:
     """Take in what observers tell of the replicas. A partition that is not there has none."""
     columns, asked = new.columns, new.where(OFFSETS)
     new.report.outages.few = own.few
+    if columns.tells("settings"):
+        _hear(own, new, asked)
     if own.missing or own.waiting or _lasts(own):
         gone = [[int(columns.completed[row]), [], [], -1] for row in not_there(columns, asked).tolist()]
         own.waiting = new.report.newest([*own.waiting, *gone], KEPT, TOLD)
-    if not columns.tells("settings"):
-        return
-    settings = columns.table["settings"]
-    has = settings.is_valid().to_numpy() & new.fresh & columns.where(OFFSETS)
-    for row in indices(has).tolist():
+
+
+def _hear(own: OutOfSync, new: News, asked: Ints) -> None:
+    """Note what these rows tell of replicas."""
+    columns, settings = new.columns, new.columns.table["settings"]
+    for row in asked[settings.is_valid().to_numpy()[asked]].tolist():
         told = dict(settings[row].as_py())
         needed, brokers = whole(told.get(NEEDED, "")), REPLICAS in told and IN_SYNC in told
         if brokers or needed is not None:

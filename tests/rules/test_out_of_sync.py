@@ -7,7 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
+from rules.engine.order import KINDS
 from rules.kept.outages import cause_id
+from rules.kept.state import load
 from rules.vocabulary.times import micros
 from tests.rules.histories import START, History, Store
 from tests.rules.liveness_of import at_once, delayed, events, row_by_row, shuffled
@@ -317,3 +319,99 @@ def test_a_transaction_may_last_its_time_from_when_enough_are_in_sync_again(fed:
     h.observe(end=2)
     h.mark(1.0)
     assert not events(fed(h), "hanging-transaction")
+
+
+# What ends with the topic, in which order it is known, and what is kept
+
+
+def gone(h: History, seconds: int) -> None:
+    for _ in range(seconds):
+        h.row("observer", "offsets", type="info", error="UNKNOWN_TOPIC_OR_PART")
+        h.mark(1.0)
+
+
+@FEEDS
+def test_of_a_topic_that_is_gone_nothing_is_told(fed: Callable[[History], Store]) -> None:
+    """It was deleted while a broker was away, and while more replicas were needed than there are."""
+    h = History()
+    observed(h, 60, "1,2")
+    gone(h, 100)
+    assert not events(fed(h), NAME)
+    h = History()
+    observed(h, 10, "1,2,3", needed=4)
+    gone(h, 40)
+    assert not events(fed(h), FEW)
+
+
+def test_too_few_are_no_condition_of_a_topic_that_is_gone() -> None:
+    h = History()
+    observed(h, 40, "1,2,3", needed=4)
+    gone(h, 10)
+    assert events(row_by_row(h), FEW) == [("opened", (), 21), ("closed", (), 40)]
+
+
+@FEEDS
+def test_it_is_due_to_the_second_whenever_observers_tell_of_it_next(fed: Callable[[History], Store]) -> None:
+    h = History()
+    observed(h, 10, "1,2,3", needed=3)
+    since = micros(h.at(h.time + 0.002))
+    observed(h, 1, "1,2")
+    observed(h, 140, "1,2", told=False)
+    found = {one.anomaly: one for one in fed(h).findings if one.event == "opened"}
+    assert {name: one.decidable - since for name, one in found.items()} == {NAME: 120_000_000, FEW: 20_000_000}
+    assert found[NAME].at - since < 122_000_000
+
+
+@FEEDS
+def test_too_few_last_since_the_first_of_them_whoever_is_told_of_meanwhile(fed: Callable[[History], Store]) -> None:
+    h = History()
+    observed(h, 10, "1,2,3", needed=2)
+    since = micros(h.at(h.time + 0.002))
+    for in_sync in ("1", "2", "1", "2", "1", "2"):
+        observed(h, 9, in_sync)
+    observed(h, 10, "1,2,3")
+    told = [(one.event, one.evidence["since"]) for one in whole(fed(h), [FEW])]
+    assert told == [("opened", since), ("closed", since)]
+
+
+@FEEDS
+def test_brokers_that_are_silent_later_say_nothing_of_when_it_began(fed: Callable[[History], Store]) -> None:
+    h = History()
+    observed(h, 10, "1,2,3", needed=2)
+    observed(h, 10, "1")
+    for _ in range(30):
+        h.row("observer", "offsets", log_start=0, log_end=1, settings={"silent": "2,3", "brokers": "1,2,3"})
+        h.mark(1.0)
+    assert events(fed(h), FEW) == [("opened", (), 31)]
+
+
+@pytest.mark.parametrize("late", [True, False], ids=["it comes late", "in time"])
+def test_what_an_observer_told_before_the_newest_is_passed_over(late: bool) -> None:
+    h = History()
+    observed(h, 10, "1,2,3")
+    before = h.row("observer", "offsets", log_start=0, log_end=1, settings={"replicas_on": "1,2,3", "in_sync": "1"})
+    observed(h, 3, "1,2,3")
+    store = Store()
+    store.feed([row for row in h.rows if row is not before or not late])
+    rows = len(h.rows)
+    observed(h, 140, "1,2,3", told=False)
+    store.feed([*([before] if late else []), *h.rows[rows:]])
+    assert not events(store, NAME)
+
+
+@pytest.mark.parametrize("settings", [{"replicas_on": "1,2,3"}, {"in_sync": "1"}, {"led_by": "1"}])
+def test_what_tells_of_half_tells_of_nothing(settings: dict[str, str]) -> None:
+    h = History()
+    observed(h, 10, "1,2,3", needed=2)
+    for _ in range(130):
+        h.row("observer", "offsets", log_start=0, log_end=1, settings=settings)
+        h.mark(1.0)
+    assert not [one for one in at_once(h).findings if one.anomaly in (NAME, FEW)]
+
+
+def test_a_broker_is_kept_once_however_often_it_is_told_of() -> None:
+    h = History()
+    observed(h, 300, "1,2")
+    (kept,) = at_once(h).stored.values()
+    assert kept.hot is not None
+    assert [broker for broker, *_ in load(kept.hot, KINDS).checks[NAME].missing] == [3]

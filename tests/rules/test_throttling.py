@@ -169,3 +169,51 @@ def test_a_transaction_that_hangs_is_not(fed: Callable[[History], Store]) -> Non
         h.mark(1.0)
     found = [one for one in fed(h).findings if one.anomaly == "hanging-transaction"]
     assert [(one.event, one.implied_by) for one in found] == [("opened", None)]
+
+
+# To the microsecond, and what comes late
+
+
+@FEEDS
+def test_it_is_due_to_the_microsecond(fed: Callable[[History], Store]) -> None:
+    h = History()
+    observed(h, 30, "1:11.0")
+    opened = [one for one in fed(h).findings if one.anomaly == NAME]
+    assert [one.decidable for one in opened] == [micros(h.at(20.002))]
+
+
+@FEEDS
+def test_what_was_held_back_for_less_a_while_ago_is_no_beginning(fed: Callable[[History], Store]) -> None:
+    h = History()
+    observed(h, 5, "1:2.0")
+    observed(h, 40)
+    observed(h, 10, "1:11.0")
+    observed(h, 20)
+    assert not events(fed(h), NAME)
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["rows first", "as they come"])
+def test_nothing_is_told_before_log_time_has_come_so_far(first: bool) -> None:
+    """An observer's rows are here, and the marks of its host come later."""
+    h = History()
+    observed(h, 40, "1:11.0")
+    store = Store()
+    rows = [row for row in h.rows if row.f != "mark"] if first else []
+    if rows:
+        store.feed(rows)
+    for row in h.rows:
+        if row not in rows:
+            store.feed([row])
+    assert [(event, second) for event, _, second in events(store, NAME)] == [("opened", 21)]
+
+
+def test_it_begins_anew_when_the_last_time_is_forgotten() -> None:
+    h = History()
+    observed(h, 30, "1:11.0")
+    observed(h, 700, each=60)
+    store = at_once(h)
+    rows = len(h.rows)
+    observed(h, 5)
+    observed(h, 30, "1:11.0")
+    store.feed(h.rows[rows:])
+    assert [event for event, _, _ in events(store, NAME)] == ["opened", "closed", "opened"]
