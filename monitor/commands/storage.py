@@ -19,8 +19,10 @@ from deltalake.exceptions import DeltaError
 from rich.text import Text
 
 from monitor.config.config import Config
-from streaming_jobs.location import TableLocation, TableUrl, impatience
+from streaming_jobs.config import JobConfig
+from streaming_jobs.location import TableLocation, TableUrl, impatience, opened
 from streaming_jobs.tables.cap import bytes_and_files
+from streaming_jobs.tables.schemas import SPECS
 
 DAY: Final = timedelta(days=1)
 LEAST: Final = timedelta(minutes=10)
@@ -55,7 +57,7 @@ class Storage:
     of the probe log where it is one of them. `rate`: bytes a day that the probe log grows by, None where it is too
     short to say; `span`: how long its rows reach; `kept`: for how long they are kept, unless the folder would take more
     than `most` bytes. `elsewhere`: the URL of a probe log that is in an object store, and takes none of this disk;
-    `tables`: that of the other tables there."""
+    `tables`: that of the other tables there. `stored`: what the newest versions of those in the store take."""
 
     data: Path
     parts: Sequence[Part]
@@ -69,6 +71,7 @@ class Storage:
     tables: TableUrl | None = None
     others: Sequence[Disk] = ()
     log_disk: Disk | None = None
+    stored: Sequence[Part] = ()
 
     @property
     def taken(self) -> int:
@@ -107,8 +110,10 @@ def survey(config: Config) -> Storage:
     elsewhere, tables = (at if isinstance(at, TableUrl) else None for at in (job.history_path, job.tables_path))
     others = _others(there, config.written)
     log_disk = None if elsewhere is not None else _on(job.history_path, others)
+    stored = _stored(job) if elsewhere is not None or tables is not None else []
     return Storage(
-        data, shown, disk.free, disk.total, rate, span, kept, most, elsewhere, tables, list(others.values()), log_disk
+        data, shown, disk.free, disk.total, rate, span, kept, most, elsewhere, tables, list(others.values()), log_disk,
+        stored,
     )  # fmt: skip
 
 
@@ -137,6 +142,7 @@ def as_json(storage: Storage) -> dict[str, Any]:
         "max_bytes": storage.most,
         "probe_log": str(storage.elsewhere) if storage.elsewhere is not None else None,
         "tables": str(storage.tables) if storage.tables is not None else None,
+        "stored": {part.name: {"bytes": part.size, "files": part.files} for part in storage.stored},
     }
 
 
@@ -153,6 +159,8 @@ def lines(storage: Storage) -> Iterator[Text]:
         yield Text(f"  {f'{len(rest)} others':<22} {size(sum(part.size for part in rest)):>8}")
     if storage.tables is not None:
         yield Text(f"  the tables are at {storage.tables}")
+    for part in sorted(storage.stored, key=lambda part: (-part.size, part.name)):
+        yield Text(f"  {part.name:<22} {size(part.size):>8} in {part.files:,} live file{'s' * (part.files != 1)} there")
     yield Text("")
     yield Text(outlook(storage), style="bold red" if storage.days_left is not None else "")
 
@@ -197,6 +205,24 @@ def _table(name: str, folder: Path) -> Part:
         return Part(name, *taken, live=len(DeltaTable(str(folder)).file_uris()))
     except (DeltaError, OSError):  # being made, or none of ours
         return Part(name, *taken)
+
+
+def _stored(job: JobConfig) -> list[Part]:
+    """Of the tables that are in an object store, what their newest versions take: what these no longer need is there as
+    well, until upkeep has deleted it."""
+    at: dict[str, TableLocation] = {"history": job.history_path} | {name: job.tables_path / name for name in SPECS}
+    found = []
+    for name, location in at.items():
+        if not isinstance(location, TableUrl):
+            continue
+        try:
+            table = opened(location, impatient=True)
+        except (DeltaError, OSError):
+            continue  # it is away, as another line says
+        if table is not None:
+            sizes = pa.table(table.get_add_actions(flatten=True))["size_bytes"].to_pylist()
+            found.append(Part(name, sum(sizes), len(sizes)))
+    return [part for part in found if part.files]
 
 
 def _growth(history: TableLocation) -> tuple[float | None, timedelta]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -52,7 +53,11 @@ def test_every_command_reads_them_where_they_are(given: Mapping[str, str], tmp_p
     assert not (tmp_path / ".offsetwatch").exists()
     storage = json.loads(said("status", "--json"))["storage"]
     assert (storage["tables"], storage["probe_log"]) == (str(TABLES), str(TABLES / "history"))
-    assert f"the tables are at {TABLES}" in said("status")
+    assert {"history", "findings", "partition_state"} <= storage["stored"].keys()
+    assert all(part["bytes"] > 1_000 and part["files"] > 0 for part in storage["stored"].values())
+    told = said("status")
+    assert f"the tables are at {TABLES}" in told
+    assert re.search(r"^  findings +[\d.]+ kB in \d+ live files? there$", told, re.MULTILINE), told
 
 
 @pytest.mark.parametrize("arguments", [["findings"], ["explain", "abcd"], ["report"], ["sql", "select 1"], ["monitor"]])

@@ -7,8 +7,8 @@ retry a late success of the first try could not be told from a second append.
 Properties of a new table, for an append a second per host:
 
 - a checkpoint every 50 commits, so that a reader that starts replays at most 50 small files;
-- log retention 2 hours: 7,200 commits and 144 checkpoints of one host stay well below the 10,000 files from which
-  appends and Spark's batches slow down (for several hosts choose less: 2 hours divided by their number). What is
+- log retention 2 hours: of one host 7,200 commits and 144 checkpoints, with which an append takes 30 ms of processor
+  time, where 11 ms are the least (20,000: 58 ms, 72,000: 160 ms, measured: many hosts better meet in a topic). What is
   older is deleted with every fiftieth append. A stream that falls further behind than this must rebuild its state;
 - deleted data files (compaction is the monitor's part) are kept 6 hours: longer than any reader may lag;
 - statistics only for the columns that readers select by.
