@@ -97,11 +97,12 @@ class Replay:
 
         return self._translated(act)
 
-    def newest_days(self, days: int) -> Replay:
-        """The same version, without the days that are more than so many before the last one."""
+    def newest_days(self, days: int, today: date) -> Replay:
+        """The same version, without the days that are more than so many before the last one: before `today`, where a
+        host whose clock was ahead has told of a day to come."""
         if not (known := self.days()):
             return self
-        first = date.fromisoformat(known[-1]) - timedelta(days=days)
+        first = min(date.fromisoformat(known[-1]), today) - timedelta(days=days)
         return Replay(self.path, self.version, first.isoformat())
 
     def pieces(self, rows: int = ROWS) -> list[Piece]:

@@ -168,7 +168,7 @@ class Rebuild:
         self._say_only(line)
 
     def _new_plan(self, reason: str, rows: int) -> RebuildPlan:
-        replay = Replay(self._config.history_path).newest_days(self._config.rebuild_days)
+        replay = Replay(self._config.history_path).newest_days(self._config.rebuild_days, self._clock().date())
         pieces = tuple(replay.pieces(rows))
         if sum(piece.rows for piece in pieces) > log_kept.MANY:
             self._keep_the_log()

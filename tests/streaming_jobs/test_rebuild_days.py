@@ -12,6 +12,7 @@ from rules.vocabulary.catalogue import CATALOGUE
 from rules.vocabulary.slices import Slice
 from streaming_jobs.config import JobConfig
 from streaming_jobs.history.handover import handover
+from streaming_jobs.history.replay import Replay
 from streaming_jobs.rebuild.rebuild import Rebuild
 from streaming_jobs.tables.delta_tables import read_table
 from tests.streaming_jobs.probe_log import commit
@@ -53,3 +54,19 @@ def test_what_is_older_is_not_read(tmp_path: Path, parts: list[list[Slice]]) -> 
     sure = {i for i, one in whole.items() if one["at"] > midnight + timedelta(seconds=660)}
     assert sure and sure <= newest.keys(), "what happened well after that is found"
     assert rebuilt(config, rebuild_days=1)[0].keys() == whole.keys()
+
+
+def test_a_day_to_come_is_not_the_last_one(tmp_path: Path, parts: list[list[Slice]]) -> None:
+    """A host was a week ahead for a moment, and has logged something."""
+    config = JobConfig(root=tmp_path)
+    for part in parts[:4]:
+        commit(config.history_path, part)
+    ahead = parts[4][0]
+    ahead.invoked, ahead.completed = (at + timedelta(days=7) for at in (ahead.invoked, ahead.completed))
+    commit(config.history_path, [ahead])
+    today = parts[3][0].completed.date()
+    replay = Replay(config.history_path)
+    assert len(replay.days()) == len({row.completed.date() for part in parts[:4] for row in part}) + 1
+    assert replay.newest_days(1, today).days() == replay.days()
+    assert replay.newest_days(1, ahead.completed.date()).days() == replay.days()[-1:]
+    assert replay.newest_days(1, ahead.completed.date() + timedelta(days=9)).days() == replay.days()[-1:]
