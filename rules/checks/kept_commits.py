@@ -2,10 +2,11 @@
 
 The groups' names, at most `GROUPS` (others are not followed). Of each group the newest `COMMITS_KEPT` commits that may
 yet be missed, and the newest `READS_KEPT` reads by a process, in each clock domain, of the newest `DOMAINS`; beside
-them all since the group's log was last complete, at most `WAITING_KEPT`. Commits of unknown outcome, at most
-`UNSURE_KEPT`. Which commits were ever invoked (`rules.checks.invoked_commits`). The groups of living processes
-and of those of whose groups reads wait, at most `MEMBERS_KEPT`, and which of them hold the partition, at most
-`HOLDS_KEPT` changes. The newest `TOLD_KEPT` verdicts.
+them all since the group's log was last complete, at most `WAITING_KEPT`, and what log time has not come to. Commits of
+unknown outcome, at most `UNSURE_KEPT`. Which commits were ever invoked (`rules.checks.invoked_commits`). The groups of
+living processes and of those of whose groups reads wait, at most `MEMBERS_KEPT`, and which of them hold the partition,
+at most `HOLDS_KEPT` changes. The newest `TOLD_KEPT` verdicts. What is dropped of what waits is told
+(`rules.kept.dropped`).
 """
 
 from __future__ import annotations
@@ -213,9 +214,10 @@ def _forget_commits(own: Committed, late: set[int], end: int, report: Report) ->
     keep[good[newest(one, (one.domain, one.group), one.completed, COMMITS_KEPT)]] = True
     told = (one.group == own.told.group[:, None]) & (one.domain == own.told.domain[:, None])
     keep[good[(told & (one.offset == own.told.offset[:, None])).any(axis=0)]] = True
-    report.drop("commits", int(keep.sum()) - WAITING_KEPT)
-    if np.count_nonzero(keep) > WAITING_KEPT:
-        keep[commits.completed.argsort(kind="stable")[:-WAITING_KEPT]] = False
+    waiting = indices(keep & (commits.at <= end))
+    if len(waiting) > WAITING_KEPT:
+        report.drop("commits", len(waiting) - WAITING_KEPT)
+        keep[waiting[commits.completed[waiting].argsort(kind="stable")[:-WAITING_KEPT]]] = False
     gone = take(commits, ~keep)
     if len(gone):
         floors = concat(own.floors, Floors(gone.group, gone.domain, gone.completed, gone.offset))
@@ -229,10 +231,12 @@ def _forget_commits(own: Committed, late: set[int], end: int, report: Report) ->
 
 
 def _bound_waiting(own: Committed, report: Report) -> None:
-    """Too many wait: those go that tell what the same process was told before and after."""
-    waiting = own.waiting
-    if len(waiting) <= WAITING_KEPT:
+    """Too many wait, of those that log time has come to: those go that tell what the same process was told before and
+    after."""
+    reached = own.waiting.at <= report.state.tick
+    if np.count_nonzero(reached) <= WAITING_KEPT:
         return
+    waiting, ahead = take(own.waiting, reached), take(own.waiting, ~reached)
     waiting = take(waiting, np.lexsort((waiting.completed, waiting.process, waiting.domain, waiting.group)))
     same = np.ones(len(waiting) - 1, bool)
     for name in ("group", "domain", "process", "offset"):
@@ -241,7 +245,7 @@ def _bound_waiting(own: Committed, report: Report) -> None:
     between[1:-1] = same[:-1] & same[1:]
     waiting = take(waiting, ~between)
     waiting = take(waiting, waiting.at.argsort(kind="stable"))
-    own.waiting = report.last(waiting, WAITING_KEPT, "readings of committed offsets")
+    own.waiting = concat(report.last(waiting, WAITING_KEPT, "readings of committed offsets"), ahead)
 
 
 def _forget_domains(own: Committed) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from rules.checks import kept_commits
+from rules.step import HELD
 from rules.vocabulary.slices import Mark
 from tests.rules.committed_offsets import (
     OBSERVER,
@@ -124,3 +126,34 @@ def test_what_is_forgotten_of_later_commits_takes_nothing_from_an_earlier_one(lo
     told = whole(store, VERDICTS)
     after = told[0].evidence["after_s"] if told else 0.0
     assert told == ([] if lower else [lost(31, None, round(asked, 3), after=after)])
+
+
+@pytest.mark.parametrize("guilty", [True, False])
+def test_what_log_time_has_not_come_to_is_no_backlog(guilty: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A log that is read again: log time is a quarter of an hour behind what has come. One of the first offsets that
+    the observer was told is one that nobody committed, and what is told after that is more than may wait."""
+    monkeypatch.setattr(kept_commits, "WAITING_KEPT", 16)
+    h, store = History(), Store()
+    store.store.held = HELD
+    commit(h, 5)
+    h.mark(1.0)
+    read(h, 3 if guilty else 5, by="o")
+    for i in range(200):
+        commit(h, 10 + i)
+        read(h, 10 + i, by="o")
+        later(h, 1.0)
+        if i % 2:
+            h.mark(0.1)
+        if i % 40 == 0:
+            store.feed(h.rows)
+            h.rows.clear()
+    for _ in range(12):
+        h.mark(100.0)
+        h.observe(end=1000)
+    store.feed(h.rows)
+    store.settle()
+    told = whole(store, VERDICTS)
+    expected = {("foreign-commit", ("g", 3)), ("lost-commit", ("g", 5))} if guilty else set()
+    assert {(one.anomaly, one.subject[:2]) for one in told} == expected
+    dropped = {one.subject for one in whole(store, ["window-overflow"])}
+    assert ("readings of committed offsets",) not in dropped
