@@ -5,10 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 
 from rules.checks import set_aside, transaction_outcomes
-from rules.checks.transaction_runs import Outcomes
+from rules.checks.transaction_runs import Outcomes, Written
 from rules.engine import order
 from rules.kept.state import load
 from rules.vocabulary.slices import Place
@@ -26,7 +27,7 @@ from tests.rules.test_transactions import (
 )
 from tests.rules.whole import Told, whole
 
-MANY, GUILTY = 60, 5
+MANY, GUILTY = 60, 21
 NAMES = ("torn-transaction", "zombie-write", "lost-write", "G1a", "misleading-error", "window-overflow")
 
 
@@ -41,6 +42,7 @@ def with_few(monkeypatch: pytest.MonkeyPatch) -> None:
     """That are looked at in each step."""
     monkeypatch.setattr(transaction_outcomes, "CERTAIN_KEPT", 16)
     monkeypatch.setattr(transaction_outcomes, "INDEFINITE_KEPT", 4)
+    monkeypatch.setattr(transaction_outcomes, "NAMES_KEPT", 4)
     monkeypatch.setattr(set_aside, "RUNS", 8)
 
 
@@ -61,7 +63,7 @@ def away(h: Log, type: str, *, guilty: bool, returns: bool = True) -> None:
     h.wait(1)
     h.away.add("q")
     for i in range(MANY):
-        h.transaction({0: (2 * i, 1, 2 * i), 1: (2 * i + 1, 1, 2 * i)}, type, op=i, txn=100 + i)
+        h.transaction({0: (2 * i, 1, 2 * i), 1: (2 * i + 1, 1, 2 * i)}, type, op=i, txn=100 + i, name=f"x{i // 2}")
         here = type == "ok" or i == GUILTY
         if here:
             h.read(0, ("w", 2 * i, 1, 2 * i))
@@ -93,6 +95,7 @@ def test_one_of_many_that_wait_for_a_host_is_found(type: str, guilty: bool, monk
     expected = found(h, at_once)
     torn = [one.subject for one in expected if one.anomaly == "torn-transaction"]
     assert torn == ([(100 + GUILTY,)] if guilty else [])
+    assert {one.evidence["transactional_id"] for one in expected} <= {f"x{GUILTY // 2}"}
     with_few(monkeypatch)
     assert found(h, in_random_pieces) == expected
     assert found(h, at_once) == expected
@@ -247,3 +250,22 @@ def test_what_is_polled_after_all_is_told_with_its_transaction(type: str, monkey
         assert {"txn": 101, "told": "aborted", "transactional_id": "x1"}.items() <= expected[0].evidence.items()
     with_few(monkeypatch)
     assert found(h, in_random_pieces) == expected
+
+
+@pytest.mark.parametrize(
+    ("ops", "parts"),
+    [
+        ([0, 0, 0, 1, 1, 1, 2, 2, 2], [(0, 6), (6, 9)]),
+        ([0, 1, 2, 3, 4], [(0, 4), (4, 5)]),
+        ([0, 0, 0, 0, 0, 0, 0], [(0, 7)]),
+        ([0, 1], [(0, 2)]),
+        ([], []),
+    ],
+)
+def test_a_parcel_holds_whole_operations(
+    ops: list[int], parts: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(set_aside, "RUNS", 4)
+    of_one = np.array(ops, np.int64)
+    rows = Written(process=np.zeros(len(ops), np.int64), op=of_one)
+    assert [(part.start, part.stop) for part in set_aside._parts(rows)] == parts
