@@ -57,7 +57,16 @@ def judge(
     return verdict
 
 
-def _hear(verdict: Verdict, name: str, steps: Iterable[Step], every: int | None) -> set[Key]:
+@dataclass(slots=True)
+class Heard:
+    """What was said, and what of it must be said in every delivery. It may be told by another row in each, so that it
+    must be in one of them alone: said in both it is the same."""
+
+    said: set[Key]
+    lasting: set[Key]
+
+
+def _hear(verdict: Verdict, name: str, steps: Iterable[Step], every: int | None) -> Heard:
     checker = Checker()
     verdict.heard[name] = checker
     when: list[int] = []
@@ -82,14 +91,15 @@ def _hear(verdict: Verdict, name: str, steps: Iterable[Step], every: int | None)
             told = min(when[step] for step in met)
             if told > must.by + every:
                 verdict.differences.append(f"{name}: late {must}, told at {told // SECOND}s")
-    return {s.key for s in said if is_lasting(verdict.oracle, s.finding)}
+    return Heard({s.key for s in said}, {s.key for s in said if is_lasting(verdict.oracle, s.finding)})
 
 
-def _compare(verdict: Verdict, name: str, live: set[Key], other: set[Key]) -> None:
-    if live == other:
+def _compare(verdict: Verdict, name: str, live: Heard, other: Heard) -> None:
+    missed, more = live.lasting - other.said, other.lasting - live.said
+    if not missed and not more:
         return
-    order = all(key[0] in ORDER for key in live ^ other)
-    only_live, only_other = sorted(map(str, live - other)), sorted(map(str, other - live))
+    order = all(key[0] in ORDER for key in missed | more)
+    only_live, only_other = sorted(map(str, missed)), sorted(map(str, more))
     verdict.differences.append(
         f"{name}: other {'order ' if order else ''}findings than live: only live {only_live[:3]}, "
         f"only {name} {only_other[:3]}"
