@@ -40,7 +40,7 @@ class Side:
     @property
     def since(self) -> int:
         """Since when it has not been answered, as far as somebody asked."""
-        return self.answered if 0 <= self.asked <= self.answered + RECENT else self.asked
+        return self.answered if self.asked <= self.answered + RECENT else self.asked
 
     @property
     def all_spells(self) -> list[list[int]]:

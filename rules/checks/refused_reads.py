@@ -90,11 +90,11 @@ def arrive(own: Reads, new: News) -> None:
     asked = new.where(POLL, CLOSE)
     errors = columns.table["error"].take(asked).to_pylist() if len(asked) and columns.tells("error") else []
     said = {row: error for row, error in zip(asked.tolist(), errors, strict=False) if error is not None}
-    watched = {event[2] for event in own.waiting} | own.lives.keys()
-    watched |= {number for number, process in new.state.processes.items() if not process.next}  # begun, for all we know
     for row, error in said.items():
         if columns.f[row] == POLL and error in REFUSALS:
             own.waiting.append([*_entry(columns, row, _REFUSED, columns.table["run"][row].as_py()), error])
+    watched = {event[2] for event in own.waiting} | own.lives.keys()
+    watched |= {number for number, process in new.state.processes.items() if not process.next}  # begun, for all we know
     if watched or own.failed:
         absent = columns.completed[not_there(columns, new.where(OFFSETS))].tolist()
         own.waiting += [[time, _ABSENT, -1, -1, "", ""] for time in absent]

@@ -393,7 +393,7 @@ def _hold(own: Producers, number: int, time: int, through: int, report: Report) 
             one.failing = -1
             _tell(number, one, False, time, time, report)
         return
-    stillborn = not one.sends and through - one.born <= SECOND
+    stillborn = through - one.born <= SECOND
     went_on = standstills.went_on(report.state, number, time)
     since = max(through if one.failing < 0 else min(one.failing, through), own.again, went_on)
     if (one.sends or stillborn) and time - since >= report.objectives.liveness:

@@ -381,10 +381,28 @@ def test_who_was_refused_before_another_life_of_its_name_waits_since_then() -> N
 # What comes late, or twice
 
 
-def in_two(h: History, late: list[Slice], *, marks: bool = True) -> list[Told]:
-    """What is told when these rows come after the others; `marks`: when all but the last three marks are here."""
+@pytest.mark.parametrize("comes_again", [True, False], ids=["innocent", "guilty"])
+def test_whoever_is_refused_and_reads_again_in_the_same_step_is_not_refused(comes_again: bool) -> None:
+    h = History()
+    born(h, "r0", mode="subscribe")
+    comes(h, "r0")
+    passes(h, 3)
+    before = len(h.rows)
+    h.row("r0", "poll", type="info", error=DENIED, mode="subscribe")
+    passes(h, 5)
+    if comes_again:
+        comes(h, "r0")
+    passes(h, 60)
     store = Store()
-    first = [row for row in h.rows if row not in late and (marks or row.f != "mark")]
+    store.feed(h.rows[:before])
+    store.feed(h.rows[before:])
+    assert [one.event for one in whole(store, [NAME])] == ([] if comes_again else ["opened"])
+
+
+def in_two(h: History, late: list[Slice], *, marks: bool = True) -> list[Told]:
+    """What is told when these rows come after the others; `marks`: when the marks are here, but for the first few."""
+    store = Store()
+    first = [row for row in h.rows if row not in late and (marks or row.f != "mark" or row.completed < h.at(5))]
     store.feed(first)
     store.feed([row for row in h.rows if row not in first])
     passes(h, 3)

@@ -474,11 +474,30 @@ def test_that_others_get_a_producer_id_says_nothing_of_one_that_does_not(fed: Fe
     assert [(one.event, one.subject) for one in whole(fed(h), [NAME])] == [("opened", (W1,))]
 
 
+def test_a_refusal_from_before_it_wrote_counts_no_more_whenever_it_is_known() -> None:
+    h = History()
+    born(h, "w", "writer-1")
+    late = h.send("w", 0, 1, type="fail", error=DENIED)
+    h.send("w", 1, 1, at=1)
+    for _ in range(45):
+        h.mark(1.0)
+    before = len(h.rows)
+    h.send("w", 2, 1, type="fail", error=DENIED)
+    for _ in range(3):
+        h.mark(1.0)
+    store = Store()
+    store.feed([row for row in h.rows[:before] if row is not late])
+    store.feed([late, *h.rows[before:]])
+    assert whole(store, [NAME]) == []
+
+
 @pytest.mark.parametrize("fed", [live(row_by_row), live(at_once)])
-def test_where_there_is_no_partition_nobody_is_refused_a_producer_id(fed: Fed) -> None:
+@pytest.mark.parametrize("again", [True, False], ids=["said again and again", "said once"])
+def test_where_there_is_no_partition_nobody_is_refused_a_producer_id(again: bool, fed: Fed) -> None:
     h = History()
     for life in range(9):
-        h.row("observer", "offsets", type="info", error="UNKNOWN_TOPIC_OR_PART")
+        if again or not life:
+            h.row("observer", "offsets", type="info", error="UNKNOWN_TOPIC_OR_PART")
         begins(h, f"w{life}", error=NO_ID)
         for _ in range(4):
             h.mark(1.0)

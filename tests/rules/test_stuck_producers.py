@@ -11,7 +11,7 @@ from rules.vocabulary.times import micros
 from tests.rules.histories import START, History, Store, number
 from tests.rules.liveness_of import at_once, events, row_by_row, shuffled
 from tests.rules.test_stability import born, held, looked_at, open_for_long, writes
-from tests.rules.whole import whole
+from tests.rules.whole import Told, whole
 
 FEEDS = pytest.mark.parametrize("fed", [row_by_row, at_once], ids=["row_by_row", "at_once"])
 NAME = "stuck-producer"
@@ -106,13 +106,12 @@ def tries_where_there_is_no_partition(h: History) -> None:
 
 
 def begins_anew_while_there_is_no_partition(h: History) -> None:
-    """The life before it gave up; the topic is gone when it begins, and is there again ten seconds later."""
+    """The life before it gave up; the topic is gone when it begins, and is there again a moment later."""
     gives_up(h, "w0", 14.0)
-    looked_at(h, h.at(h.time), there=False, seconds=5)
+    looked_at(h, h.at(h.time), there=False, seconds=10)
     born(h, "w1", "writer-1")
-    looked_at(h, h.at(h.time), there=False, seconds=5)
     looked_at(h, h.at(h.time), there=True, seconds=1)
-    unanswered(h, 12.0, name="w1")
+    unanswered(h, 16.0, name="w1")
     passes(h, 3)
 
 
@@ -208,23 +207,76 @@ def answer_late(h: History) -> Iterator[Slice]:
 
 
 def failure_late(h: History) -> Iterator[Slice]:
-    """Of an operation that ended without an answer it is known when a later one was answered."""
+    """Of an operation that ended without an answer it is known long after a later one was answered."""
     born(h, "w", "writer-1")
     yield unanswered(h, 8.0)
     writes(h, 1, first=1)
-    passes(h, 3)
+    passes(h, 40)
     over = h.time
-    passes(h, 20)
     unanswered(h, 8.0)
     passes(h, 3)
     h.time, over = over, h.time
 
 
-@pytest.mark.parametrize("build", [answer_late, failure_late])
+def begun_late(h: History) -> Iterator[Slice]:
+    """It had begun before the one that gave up had. Its first row comes late."""
+    born(h, "w0", "writer-1")
+    began, settings = h.at(20.0), {"name": "writer-1", "writer": str(number("w1"))}
+    yield h.row("w1", "start", settings=settings, invoked=began, completed=began)
+    unanswered(h, 25.0, name="w0")
+    h.row("w0", "close", type="info", error="_TIMED_OUT")
+    h.mark()
+    over = h.time
+    unanswered(h, 8.0, name="w1")
+    passes(h, 3)
+    h.time, over = over, h.time
+
+
+def begun_and_answered_late(h: History) -> Iterator[Slice]:
+    """A life after one that gave up is answered, and its first row comes after that; then something takes a while."""
+    gives_up(h, "w0", 20.0)
+    yield h.start("w1", name="writer-1", writer=str(number("w1")))
+    writes(h, 3, name="w1")
+    passes(h, 3)
+    over = h.time
+    unanswered(h, 8.0, name="w1")
+    passes(h, 3)
+    h.time, over = over, h.time
+
+
+@pytest.mark.parametrize("build", [answer_late, failure_late, begun_late, begun_and_answered_late])
 def test_what_is_known_late_makes_nobody_stuck(build: Callable[[History], Iterator[Slice]]) -> None:
     h = History()
     late: Sequence[Slice] = list(build(h))
     assert told(in_parts(h, *late, after=h.time)) == []
+
+
+@pytest.mark.parametrize("answered", [True, False], ids=["innocent", "guilty"])
+def test_nothing_is_told_before_log_time_has_come_so_far(answered: bool) -> None:
+    """The rows of two lives come before nearly all marks, and that of an answer with these."""
+    h = History()
+    born(h, "w0", "writer-1")
+    passes(h, 1)
+    unanswered(h, 15.0, name="w0")
+    late = [h.send("w0", 1, 1, at=1)] if answered else []
+    h.row("w0", "close", type="info", error="_TIMED_OUT")
+    gives_up(h, "w1", 16.0)
+    passes(h, 3)
+    store = Store()
+    first = [row for row in h.rows if (row.f != "mark" or row.completed < h.at(5)) and row not in late]
+    store.feed(first)
+    assert told(store) == []
+    store.feed([row for row in h.rows if row not in first])
+    assert [event for event, _ in told(store)] == ([] if answered else ["opened"])
+
+
+def test_a_name_that_is_given_up_is_stuck_no_more_after_half_a_minute() -> None:
+    h = History()
+    gave_up_before(h)
+    passes(h, 40)
+    _, ended = whole(row_by_row(h), [NAME])
+    told = {"writer": W1, "lasted_s": 34.998}
+    assert ended == Told(NAME, (W1,), f"{NAME} ended after 35.0 s", told, 65.0, None, "closed")
 
 
 def test_an_earlier_answer_that_comes_late_ends_nothing() -> None:
@@ -253,6 +305,16 @@ def test_what_a_step_brings_is_taken_in_the_order_of_time(known: bool) -> None:
         assert [event for event, _ in told(in_parts(h, after=3.0))] == ["opened", "closed"]
     else:
         assert [event for event, _ in told(in_parts(h, h.rows[0], after=3.0))] == ["opened", "closed"]
+
+
+@pytest.mark.parametrize("group", ["g", None], ids=["what a group is told", "what the observer is told"])
+def test_what_a_group_is_told_of_a_partition_does_not_say_that_it_is_not_there(group: str | None) -> None:
+    h = History()
+    born(h, "w", "writer-1")
+    for _ in range(9):
+        h.row("observer", "offsets", type="info", error="UNKNOWN_TOPIC_OR_PART", group=group)
+        unanswered(h, 4.0)
+    assert [event for event, _ in told(row_by_row(h))] == (["opened"] if group else [])
 
 
 @FEEDS

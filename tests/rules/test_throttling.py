@@ -187,6 +187,7 @@ def test_what_was_held_back_for_less_a_while_ago_is_no_beginning(fed: Callable[[
     h = History()
     observed(h, 5, "1:2.0")
     observed(h, 40)
+    h.time -= 0.5  # it is told before the next tick
     observed(h, 10, "1:11.0")
     observed(h, 20)
     assert not events(fed(h), NAME)
