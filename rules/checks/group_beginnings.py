@@ -17,6 +17,7 @@ from typing import Final
 from rules.arrays.columns import OFFSETS, Columns
 from rules.arrays.intervals import indices
 from rules.vocabulary.objectives import SECOND
+from rules.vocabulary.settings import natural
 
 WEEK: Final = 7 * 86_400 * SECOND
 """How long a broker keeps the offsets of a group that is gone, where nobody tells."""
@@ -52,9 +53,9 @@ def _told(columns: Columns) -> list[list[int]]:
     rows = indices(columns.where(OFFSETS)).tolist()
     settings, told = columns.table["settings"], []
     for row in rows:
-        minutes = dict(settings[row].as_py() or ()).get(RETENTION, "")
-        if minutes.isdigit() and int(minutes):
-            told.append([int(columns.completed[row]), int(minutes)])
+        minutes = natural(dict(settings[row].as_py() or ()).get(RETENTION))
+        if minutes > 0:
+            told.append([int(columns.completed[row]), minutes])
     return told
 
 

@@ -6,8 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
+from rules.vocabulary.settings import ASKED
+from rules.vocabulary.slices import Mark
 from tests.rules.histories import History, Store, number
 from tests.rules.liveness_of import at_once, events, kinds, row_by_row
+from tests.rules.whole import Told, whole
 
 FEEDS = pytest.mark.parametrize("fed", [row_by_row, at_once], ids=["row_by_row", "at_once"])
 SAFE = {
@@ -164,3 +167,58 @@ def test_a_reader_promises_nothing(fed: Callable[[History], Store]) -> None:
     h.start("r", **{"enable.auto.commit": "false", "acks": "1"})
     h.mark(1.0)
     assert kinds(fed(h)) & BOTH == set()
+
+
+def lost(h: History, process: str) -> None:
+    """Its host went down, and nothing says how it ended; others go on."""
+    h.processes.remove(process)
+    over = h.at(h.time)
+    h.row("committer", "mark", marks=[Mark(number(process), h._slices[number(process), 0], over, over)])
+    h.start("v", name="writer-2")
+    for _ in range(3):
+        h.mark(1.0)
+
+
+def test_an_unsafe_writer_whose_process_is_forgotten_is_one_no_more_and_stays_so() -> None:
+    """Its first row may come once more."""
+    h = History()
+    writer(h, acks="0")
+    lost(h, "w")
+    store = row_by_row(h)
+    expected = [("opened", (number("w"),), 0), ("closed", (number("w"),), 4)]
+    assert events(store, "unsafe-config") == expected
+    store.feed(h.rows[:1])
+    h.mark(1.0)
+    store.feed(h.rows[-1:])
+    assert events(store, "unsafe-config") == expected
+
+
+@pytest.mark.parametrize("late", [True, False], ids=["known late", "in time"])
+def test_that_a_topic_was_not_there_before_says_nothing_of_it_now(late: bool) -> None:
+    h = History()
+    gone = h.row("o", "offsets", type="info", error="UNKNOWN_TOPIC_OR_PART")
+    topic(h, replicas="1")
+    store = Store()
+    store.feed([row for row in h.rows if row is not gone or not late])
+    h.mark(1.0)
+    store.feed([*([gone] if late else []), h.rows[-1]])
+    assert [e[0] for e in events(store, "under-replicated-probe-topic")] == ["opened"]
+
+
+@FEEDS
+def test_what_is_not_told_of_a_topic_is_not_judged_and_who_asks_is_no_setting(fed: Callable[[History], Store]) -> None:
+    h = History()
+    told = {name: value for name, value in SAFE.items() if name != "replicas"} | {ASKED: "7"}
+    h.row("o", "offsets", log_start=0, log_end=0, last_stable=0, settings=told)
+    h.mark(1.0)
+    assert kinds(fed(h)) & BOTH == set()
+    h = History()
+    topic(h, unclean_leader_election="true", **{ASKED: "7"})
+    h.row("o", "offsets", type="info", error="UNKNOWN_TOPIC_OR_PART")
+    h.mark(1.0)
+    evidence = {**SAFE, "unclean_leader_election": "true"}
+    message = "of the probe topic, unclean leader election is on"
+    assert whole(fed(h), ["unsafe-config"]) == [
+        Told("unsafe-config", (), message, evidence, 0.002, None, "opened"),
+        Told("unsafe-config", (), "unsafe-config ended after 1.0 s", {"lasted_s": 1.004}, 1.006, None, "closed"),
+    ]

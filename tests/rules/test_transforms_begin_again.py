@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
+from rules.arrays.columns import from_table
+from rules.checks.group_beginnings import MINUTE, RETENTION, WEEK, Beginnings, expires_after, note_retention
 from rules.checks.transforms import FORGET_GROUP
 from rules.vocabulary.objectives import SECOND
-from tests.rules.histories import Store
+from tests.rules.histories import History, Store
 from tests.rules.splits import WAYS
 from tests.rules.transform_pair import Pair, W
 from tests.rules.whole import Told, whole
@@ -101,3 +103,15 @@ def test_what_was_read_of_an_aborted_transaction_and_reflected_again_is_there_tw
     pair.transform(2, 5, 5, 12)
     pair.wait(40)
     assert twice(whole(fed(pair), ("eos-violation",))) == [(5, 12)]
+
+
+@pytest.mark.parametrize(
+    ("told", "minutes"), [("60", 60), ("0", None), ("²", None), ("soon", None), ("-5", None), (None, None)]
+)
+def test_what_is_no_number_of_minutes_says_nothing_of_how_long_offsets_are_kept(
+    told: str | None, minutes: int | None
+) -> None:
+    h, own = History(), Beginnings()
+    h.row("observer", "offsets", settings={RETENTION: told} if told else {"leader": "1"})
+    note_retention(own, from_table(h.table()))
+    assert expires_after(own) == (minutes * MINUTE if minutes else WEEK)

@@ -1,0 +1,64 @@
+"""`stuck-close`: told once, in the order of time, and no longer than the process is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from rules.vocabulary.slices import Mark
+from tests.rules.histories import History, Store, number
+from tests.rules.liveness_of import at_once, row_by_row
+from tests.rules.whole import Told, whole
+
+NAME = "stuck-close"
+R = number("r")
+
+
+def hangs(h: History) -> Told:
+    h.start("r", name="reader-1")
+    h.mark(1.0)
+    h.row("r", "close", type="info", error="_CLOSE_STUCK")
+    told = f"closing the client of reader-1 (process {R}) does not return"
+    since = {"process": R, "since": 1_728_000_001_005_000}
+    return Told(NAME, (R,), told, since, 1.006, 1.005, "opened")
+
+
+@pytest.mark.parametrize("fed", [row_by_row, at_once])
+def test_it_is_told_once_and_ends_once_whatever_time_passes(fed: Callable[[History], Store]) -> None:
+    h = History()
+    opened = hangs(h)
+    h.mark(1.0)
+    h.row("r", "close")
+    for _ in range(5):
+        h.mark(1.0)
+    closed = Told(NAME, (R,), f"{NAME} ended after 1.0 s", {"process": R, "lasted_s": 1.005}, 2.01, None, "closed")
+    assert whole(fed(h), [NAME]) == [opened, closed]
+
+
+def test_it_waits_for_log_time() -> None:
+    """That it returned is known before log time has come to either."""
+    h = History()
+    hangs(h)
+    h.row("r", "close")
+    store = Store()
+    store.feed(h.rows[:-1])
+    assert whole(store, [NAME]) == []
+    h.mark(1.0)
+    store.feed(h.rows[-2:])
+    assert [one.event for one in whole(store, [NAME])] == ["opened", "closed"]
+
+
+def test_it_ends_with_the_process() -> None:
+    """Its host was lost meanwhile."""
+    h = History()
+    opened = hangs(h)
+    h.mark(1.0)
+    h.processes.remove("r")
+    over = h.at(h.time)
+    h.row("committer", "mark", marks=[Mark(R, 2, over, over)])
+    h.start("w", name="writer-1")
+    for _ in range(3):
+        h.mark(1.0)
+    closed = Told(NAME, (R,), f"{NAME} ended after 3.0 s", {"process": R, "lasted_s": 2.995}, 4.0, None, "closed")
+    assert whole(row_by_row(h), [NAME]) == [opened, closed]
