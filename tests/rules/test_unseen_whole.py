@@ -225,3 +225,40 @@ def test_of_a_finished_history(build: Callable[[History], None], said: str, firs
     listed = [{"writer": writer, "seq": seq, "values": values} for writer, seq, values in first]
     told = {"values": sum(one["values"] for one in listed), "first": listed}
     assert whole(finished(h), ["unseen"]) == [Told("unseen", (), f"{said} never polled", told, 0.006, event="opened")]
+
+
+@pytest.mark.parametrize("fed", [row_by_row, at_once])
+def test_what_is_held_back_is_not_readable_however_much_comes_at_once(fed: Callable[[History], Store]) -> None:
+    h = History()
+    held_back(h)
+    assert whole(fed(h), ["unseen"]) == []
+
+
+@pytest.mark.parametrize("fed", [row_by_row, at_once])
+@pytest.mark.parametrize("offset", [None, 0], ids=["innocent", "guilty"])
+def test_of_what_was_acknowledged_at_no_offset_nobody_knows_when_it_can_be_read(
+    offset: int | None, fed: Callable[[History], Store]
+) -> None:
+    h = History()
+    h.assign("r")
+    h.send("w", 0, 1, at=offset)
+    for _ in range(20):
+        h.observe(end=1)
+        h.mark(1.0)
+    assert [one.event for one in whole(fed(h), ["unseen"])] == ([] if offset is None else ["opened"])
+
+
+@pytest.mark.parametrize("fed", [row_by_row, at_once])
+@pytest.mark.parametrize("closes", [True, False], ids=["innocent", "guilty"])
+def test_where_the_only_reader_has_closed_nobody_reads(closes: bool, fed: Callable[[History], Store]) -> None:
+    h = History()
+    h.assign("r")
+    h.observe(end=0)
+    h.mark(1.0)
+    if closes:
+        h.row("r", "close")
+    h.send("w", 0, 1, at=0)
+    for _ in range(20):
+        h.observe(end=1)
+        h.mark(1.0)
+    assert [one.event for one in whole(fed(h), ["unseen"])] == ([] if closes else ["opened"])
