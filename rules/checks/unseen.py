@@ -39,7 +39,7 @@ def note_readable(out: Outstanding, state: State, moves: Moves, end: int) -> Non
         return
     seen = indices(moves.stable >= 0)
     at, stable = moves.at[seen], moves.stable[seen]
-    if state.last_stable < 0 and not len(stable):
+    if state.last_stable < 0:
         out.readable = np.where(waiting, out.since, out.readable)  # nobody observes: count from the acknowledgement
         return
     if not len(stable):
