@@ -17,7 +17,7 @@ SEEDS = (
     *range(1, 6), 5128, 9064, 40117, 40181, 40287, 41022, 41053, 41094, 43118, 53371, 53759, 54039, 54267, 54620, 54690,
     56304, 56423, 57390, 57719, 61202, 61205, 61246, 61258, 61312, 61714, 61723, 62091, 62109, 63037,
     63043, 63048, 63050, 63126, 63150, 63210, 63248, 63270, 63274, 63346, 63443, 63483, 63574, 63663, 63691, 64025,
-    64253, 66015, 66105, 66131, 66208, 66222, 66273,
+    64253, 66015, 66105, 66131, 66208, 66222, 66273, 68093,
 )  # fmt: skip
 """Some, and some that once were judged wrong: logs that were cut, with clocks that nobody can compare; a member of a
 group that was lost with its host; clocks of which one bound is known, and a third one behind; a hole that was passed
