@@ -146,8 +146,8 @@ class JobConfig(_Section):
     `max_files` bound one batch when the job has fallen behind. `shuffle_partitions` is fixed by a checkpoint's first
     run. `checkpoint`: a folder, or a URL that Spark's Hadoop knows, as "s3a://bucket/canary/checkpoint".
     `rebuild_days`: where state must be rebuilt from the probe log, as after most upgrades, so many days before the last
-    one are read again, and what was sent earlier is not judged: half an hour for each day of a default fleet. Choose it
-    longer than the topics keep records.
+    one are read again, and what was written since it was judged; what was sent earlier is not judged again: half an
+    hour for each day of a default fleet. Choose it longer than the topics keep records.
     `history_wait`: how long a start waits for the probe log to be created. `batch_limit`: a batch that takes longer
     hangs, and the checks begin again; where the tables are in folders, also after a minute in which Spark does nothing.
     `behind_limit`: where rows wait so long for the checks, beyond `trigger` and `hold`, `checks-behind` says so.

@@ -42,6 +42,8 @@ the last minutes."""
 
 FIRST_TOLD: Final = 60 * SECOND
 """A host tells of all its processes in each of its marks, one a second; some appends of them may be missing."""
+JUST_JUDGED: Final = timedelta(minutes=2)
+"""Log time is that of the host whose clock is furthest ahead, and files are written by others' clocks."""
 _DAY: Final = 86_400
 _LOOK: Final = ("cluster", "topic_id", "partition", "process", "slice", "completed", "marks")
 
@@ -97,13 +99,22 @@ class Replay:
 
         return self._translated(act)
 
-    def newest_days(self, days: int, today: date) -> Replay:
-        """The same version, without the days that are more than so many before the last one: before `today`, where a
-        host whose clock was ahead has told of a day to come."""
-        if not (known := self.days()):
+    def newest_days(self, days: int, today: date, judged: datetime | None) -> Replay:
+        """The same version, without the days that are more than so many before the last one (before `today`, where a
+        host whose clock was ahead has told of a day to come): as far as nothing was written of them since the log had
+        been `judged` up to that time, None for never. What nobody has judged yet is not left out."""
+        known = self.days()
+        if not known or judged is None:
             return self
         first = min(date.fromisoformat(known[-1]), today) - timedelta(days=days)
-        return Replay(self.path, self.version, first.isoformat())
+
+        def act() -> list[str]:
+            files = pa.table(self._table.get_add_actions(flatten=True))
+            written = files["modification_time"].cast(pa.timestamp("ms", tz="UTC"))
+            unjudged = files.filter(pc.greater_equal(written, pa.scalar(judged - JUST_JUDGED, written.type)))
+            return [day.isoformat() for day in unjudged["partition.date"].to_pylist() if day is not None]
+
+        return Replay(self.path, self.version, min([first.isoformat(), *self._translated(act)]))
 
     def pieces(self, rows: int = ROWS) -> list[Piece]:
         """All of it, in order."""

@@ -13,9 +13,10 @@ that of a new checkpoint (`handover`), and the stream goes on with the commit af
 version itself, whose own rows it passes over.
 
 A rebuild that is killed goes on from the last state it saved, with the same pieces: what it had written already it
-finds in the tables, by the number of the piece. It reads the newest days of the log (`job.rebuild_days`): all of it
-would take an hour for each two days. Older rows are gone for it like those that were aged out: `rules.engine.retention`
-tells what that means for the checks. The log's commits are kept meanwhile (`log_kept`).
+finds in the tables, by the number of the piece. It reads the newest days of the log (`job.rebuild_days`), and what was
+written since the tables were: all of it would take an hour for each two days. Older rows are gone for it like those
+that were aged out: `rules.engine.retention` tells what that means for the checks. The log's commits are kept meanwhile
+(`log_kept`).
 """
 
 from __future__ import annotations
@@ -168,7 +169,10 @@ class Rebuild:
         self._say_only(line)
 
     def _new_plan(self, reason: str, rows: int) -> RebuildPlan:
-        replay = Replay(self._config.history_path).newest_days(self._config.rebuild_days, self._clock().date())
+        states = read_table(self._config.tables_path, "partition_state").to_pylist()
+        judged = max((row["now"] for row in states if row["now"] is not None), default=None)
+        replay = Replay(self._config.history_path)
+        replay = replay.newest_days(self._config.rebuild_days, self._clock().date(), judged)
         pieces = tuple(replay.pieces(rows))
         if sum(piece.rows for piece in pieces) > log_kept.MANY:
             self._keep_the_log()
@@ -178,7 +182,7 @@ class Rebuild:
             version=replay.version,
             files=tuple(replay.added_files()),
             tables={name: version_of(self._config.tables_path, name) for name in _REMEMBERED},
-            reached=tuple(_reached(read_table(self._config.tables_path, "partition_state").to_pylist())),
+            reached=tuple(_reached(states)),
             pieces=pieces,
         )
         self._space.begin(plan)
