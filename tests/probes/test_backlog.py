@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from probes.log.commits import backlog as backlogs
+from probes.log.commits.append_plan import Part
 from probes.log.commits.backlog import Spool, backlog, planned
 from probes.log.commits.committer import CommitPace, committer
 from probes.log.commits.history import History
@@ -82,6 +83,8 @@ def test_what_is_over_and_appended_is_none(folder: Path, tmp_path: Path) -> None
         rest = taken(folder) - sum(part.end for part in planned(folder).values())
         assert one.status().backlog == rest > 0
     assert backlog(folder, {}) == taken(folder), "where nothing is known of appends"
+    broken = {life.name: Part(0, 10, until=1) for life in life_folders(folder)}
+    assert backlog(folder, broken) == 0, "what cannot be read of a life that is over is waited for by nobody"
     assert backlog(tmp_path / "nowhere", {}) == 0
 
 
@@ -94,7 +97,7 @@ def test_a_bound_is_reached_and_left_with_a_tenth_between(folder: Path, monkeypa
     Spool(folder, size + 1).check()
     spool = Spool(folder, size)
     for planned_, full in (({}, True), (size // 20, True), (size // 9, False), (size // 20, False), ({}, True)):
-        appended = {} if planned_ == {} else {life.name: backlogs.Part(0, planned_) for life in life_folders(folder)}
+        appended = {} if planned_ == {} else {life.name: Part(0, planned_) for life in life_folders(folder)}
         monkeypatch.setattr(backlogs, "planned", lambda _, of=appended: of)
         if full:
             with pytest.raises(JournalUnwritable, match=r"hold .* GB that the probe log does not have, of .* may"):

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
@@ -116,6 +117,10 @@ def test_small_files_are_compacted_and_old_days_go(tmp_path: Path) -> None:
     assert any("6 files compacted into 1" in line for line in done), done
     table = DeltaTable(str(config.history_path)).to_pyarrow_table()
     assert set(table["date"].to_pylist()) == {NOW.date()}
+    (compact,) = DeltaTable(str(config.history_path)).file_uris()
+    columns = pq.ParquetFile(compact).metadata.row_group(0)
+    told = {(one := columns.column(i)).path_in_schema: one.encodings for i in range(columns.num_columns)}
+    assert "DELTA_BINARY_PACKED" in told["completed"] and "DELTA_BINARY_PACKED" not in told["topic"]
     assert table.num_rows == sum(rows.num_rows for rows in parts[2:])
 
 
