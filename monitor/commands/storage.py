@@ -218,7 +218,7 @@ def _stored(job: JobConfig) -> list[Part]:
         try:
             table = opened(location, impatient=True)
         except (DeltaError, OSError):
-            continue  # it is away, as another line says
+            break  # it is away, as another line says: each of the others would be waited for as well
         if table is not None:
             sizes = pa.table(table.get_add_actions(flatten=True))["size_bytes"].to_pylist()
             found.append(Part(name, sum(sizes), len(sizes)))

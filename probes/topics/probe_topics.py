@@ -182,7 +182,7 @@ class ProbeTopics:
         self._former_ids: dict[str, str] = {}
 
     def ensure(self) -> Layout:
-        """TopicPlan, act, wait until every partition that was made has a leader, and return what is there.
+        """Plan, act, wait until every partition that was made has a leader, and return what is there.
 
         A partition that has lost its leader is not waited for: probes that begin in an outage are to see it.
         Raises Unreachable where no broker answers, ProbeError where no probe topic is there and none may be made."""

@@ -11,7 +11,9 @@ import pytest
 from typer.testing import CliRunner
 
 from monitor.cli import app
+from monitor.commands import storage as storages
 from monitor.commands.storage import DAY, Part, Storage, lines, outlook, size
+from streaming_jobs.config import JobConfig
 from streaming_jobs.location import TableUrl
 from tests.rules.histories import History
 from tests.streaming_jobs.probe_log import commit
@@ -107,3 +109,17 @@ def test_the_command_measures_the_folder(tmp_path: Path) -> None:
     assert found["parts"]["tables/history"]["live"] == 2
     live = sum(file.stat().st_size for file in (tmp_path / "tables" / "history").rglob("*.parquet"))
     assert found["bytes_a_day"] == pytest.approx(live / (timedelta(minutes=20) / DAY), rel=0.05)
+
+
+def test_a_store_that_is_away_is_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of a dozen tables would be asked for some seconds."""
+    asked: list[object] = []
+
+    def away(location: object, *, impatient: bool) -> None:
+        asked.append(location)
+        raise OSError("no answer")
+
+    monkeypatch.setattr(storages, "opened", away)
+    tables = TableUrl("s3://bucket/tables")
+    assert storages._stored(JobConfig(tables=tables)) == []
+    assert asked == [tables / "history"]
