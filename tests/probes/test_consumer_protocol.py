@@ -12,6 +12,9 @@ from tests.probes.conftest import Stage, witness
 from tests.probes.test_reader import polls, produce, tagged, until
 from tests.probes.test_transform import assert_exactly_once, feed, group_offsets, grow, transform_all
 
+HEARTBEAT = 5.0
+"""Seconds between two heartbeats of a member, and so until it is told of what it gains."""
+
 
 def put(one: Stage, name: str, *, timeout: float = 60.0) -> Transform:
     return one.put(Transform, name, timeout=timeout, group=f"{one.prefix}-transform")
@@ -107,13 +110,45 @@ def test_a_transaction_that_a_rebalance_ends_polls_anew_of_what_is_kept(stage):
         joined.append(put(one, "transform-2"))
         until(lambda: joined[0].transform() or time.monotonic() > end)
 
-    end = time.monotonic() + 8.0  # a member is told by its next heartbeat, which comes each five seconds
+    end = time.monotonic() + HEARTBEAT + 3.0  # a member is told by its next heartbeat
     first.join = join
     until(lambda: first.transform() or (joined and joined[0].transform()) or sum(group_offsets(one).values()) == 30)
     ended = [row for row in witness(first).of("txn") if row.type == "fail"]
     assert {row.error for row in ended} == {"_REVOKE_PARTITIONS"}
     polled = {(row.topic, row.partition) for row in ended if row.polled}
     assert first.membership.assigned & polled, "it had polled of what it keeps"
+    assert assert_exactly_once(one) == 30
+
+
+class Heir(Transform):
+    """Before the second poll of its first transaction somebody leaves its group, and the poll waits for what is his."""
+
+    def _poll(self, wait):
+        if self._runs and (leave := self.__dict__.pop("leave", None)):
+            leave()
+            wait = HEARTBEAT + 2.0
+        return super()._poll(wait)
+
+
+def test_a_transaction_in_which_partitions_are_gained_goes_on_behind_what_it_polled(stage):
+    """The committed offsets lie before it then: read from there, its inputs were taken twice."""
+    one = stage(group_protocol="consumer", transform={"count": 2, "abort_share": 0.0})
+    first = one.put(Heir, "transform-1", timeout=60.0, group=f"{one.prefix}-transform")
+    second = put(one, "transform-2")
+    until(lambda: _both(first, second) or len(first.membership.assigned | second.membership.assigned) == 3)
+    until(lambda: _both(first, second) or (second.membership.assigned and first.membership.assigned))
+    kept = first.membership.assigned
+
+    def leave() -> None:
+        second.close()
+        second.log.end("ok")
+
+    first.leave = leave
+    feed(one)
+    transform_all(first)
+    assert kept < first.membership.assigned, "it gained partitions while its transaction was open"
+    until(lambda: first.transform() or sum(group_offsets(one).values()) == 30)
+    assert {row.type for row in witness(first).of("txn")} == {"ok"}
     assert assert_exactly_once(one) == 30
 
 

@@ -275,12 +275,14 @@ class Transform(Probe):
 
     def _read_anew(self, came: bool) -> None:
         """After a rebalance, in which records came or not: what came may belong to the assignment that is over, and a
-        transaction that it ended may have polled of what is kept."""
+        transaction that it ended may have polled of what is kept. One that is open still, since nothing was taken away,
+        is ahead of the committed offsets: it is read on from where it stands."""
         kept = self.membership.assigned - self.membership.rebalanced
         if not kept and not came:
             return
-        found = committed_at_last(self.consumer, kept, self.log.alive, self._patience)
-        positions = self._began | {where: at for where, at in found.items() if at is not None}
+        polled = {where: at for run in self._runs.values() for where, at in run.course.after.items()}
+        found = committed_at_last(self.consumer, kept - polled.keys(), self.log.alive, self._patience)
+        positions = self._began | {where: at for where, at in found.items() if at is not None} | polled
         if positions:
             self._stand_at(positions)
             self.membership.resume(positions)
