@@ -21,10 +21,11 @@ from pathlib import Path
 from typing import Final, Literal
 
 import pyarrow as pa
-from deltalake import DeltaTable
+from deltalake import DeltaTable, WriterProperties
 from deltalake.exceptions import DeltaError
 
 from rules.vocabulary.encodings import compacted
+from rules.vocabulary.file_sizes import targets
 from rules.vocabulary.table_errors import in_words
 from streaming_jobs.config import JobConfig, UpkeepConfig
 from streaming_jobs.errors import TableError
@@ -154,9 +155,8 @@ def act(path: TableLocation, step: Step) -> str:
     """Do one step; what was done, as a line. Raises Delta's errors."""
     table = DeltaTable(str(path))
     if step.action == "compact":
-        made = table.optimize.compact(writer_properties=compacted() if step.table == "history" else None)
-        _sync(path, table)
-        return f"{step.table}: {made['numFilesRemoved']} files compacted into {made['numFilesAdded']}"
+        removed, added = _compact(path, table, compacted() if step.table == "history" else None)
+        return f"{step.table}: {removed} files compacted into {added}"
     if step.action in ("age", "thin"):
         gone = table.delete(step.predicate)
         _sync(path, table)
@@ -172,6 +172,17 @@ def act(path: TableLocation, step: Step) -> str:
         return f"{step.table}: checkpoint at version {table.version()}"
     gone = table.vacuum(retention_hours=step.hours, dry_run=False, enforce_retention_duration=False)
     return f"{step.table}: {len(gone)} unused files deleted"
+
+
+def _compact(path: TableLocation, table: DeltaTable, written: WriterProperties | None) -> tuple[int, int]:
+    """Put small files together, a partition after the other; how many were removed and added."""
+    removed = added = 0
+    for filters, size in targets(table):
+        made = table.optimize.compact(filters, target_size=size, max_concurrent_tasks=1, writer_properties=written)
+        if made["numFilesRemoved"]:
+            _sync(path, table)
+            removed, added = removed + made["numFilesRemoved"], added + made["numFilesAdded"]
+    return removed, added
 
 
 def _sync(path: TableLocation, table: DeltaTable) -> None:

@@ -17,6 +17,7 @@ from deltalake.exceptions import TableNotFoundError
 
 from probes.log.commits import data_files
 from rules.vocabulary.encodings import compacted
+from rules.vocabulary.file_sizes import targets
 from rules.vocabulary.table_errors import in_words
 
 log = logging.getLogger("offsetwatch.committer")
@@ -37,11 +38,14 @@ def tend(uri: str, most: int = UNTENDED) -> int:
         return 0
     if table.get_add_actions().num_rows < most:
         return 0
-    made = table.optimize.compact(max_concurrent_tasks=1, writer_properties=compacted())
-    if "://" not in uri:
-        data_files.sync_commit(Path(uri), table.version(), files=True)  # before what it replaces is deleted
+    replaced = 0
+    for filters, size in targets(table):
+        made = table.optimize.compact(filters, target_size=size, max_concurrent_tasks=1, writer_properties=compacted())
+        if made["numFilesRemoved"] and "://" not in uri:
+            data_files.sync_commit(Path(uri), table.version(), files=True)  # before what it replaces is deleted
+        replaced += made["numFilesRemoved"]
     table.vacuum(retention_hours=KEPT_HOURS, dry_run=False, enforce_retention_duration=False)
-    return int(made["numFilesRemoved"])
+    return replaced
 
 
 def keep_compact(uri: str, stop: threading.Event, *, every: float = EVERY, most: int = UNTENDED) -> None:
