@@ -279,6 +279,8 @@ class Reader(Probe):
             self.position.pop(where, None)
             self._committed.pop(where, None)
         self._rebalanced |= changed
+        # What a member is told that has just joined, before it commits: who joined later has not committed it.
+        self._read_back += changed & self.assigned
         # What is kept goes on without a word, once the group's first answer has told of every partition.
         of_all = self._protocol == "classic" or not self._answered
         self._stashed += self._assignment_rows(f, now, None if of_all else changed)

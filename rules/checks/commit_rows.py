@@ -97,6 +97,14 @@ class Holds(Table):
     domain: Ints = field(default_factory=lambda: EMPTY)
 
 
+@dataclass(slots=True)
+class Joins(Table):
+    """When a process first set about to become a member of its group, by the clock of its own domain."""
+
+    process: Ints = field(default_factory=lambda: EMPTY)
+    invoked: Ints = field(default_factory=lambda: EMPTY)
+
+
 class GroupRows:
     """The rows of a step that name groups, as tables; `among` picks rows of the step. `number` gives their numbers."""
 
@@ -177,6 +185,14 @@ class GroupRows:
         entries = (columns.process[rows], groups, reads, columns.boot[rows])
         found.update(zip(*(column.tolist() for column in entries), strict=True))
         return found
+
+    def joins(self, among: Bools) -> Joins:
+        """When processes subscribed."""
+        columns = self._columns
+        if SUBSCRIBE not in columns.functions:
+            return Joins()
+        rows, _ = self._picked((self._f == SUBSCRIBE) & (self._group > ANY), among)
+        return Joins(columns.process[rows], _times(columns, rows)[1])
 
     def holds(self, among: Bools) -> Holds:
         """What subscribed members hold since when; whoever closes holds nothing more, of any group (`ANY`)."""

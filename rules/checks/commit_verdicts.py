@@ -292,13 +292,25 @@ class Case:
         self._found("lost-commit", subject, message, evidence, since if could_be_told else -1)
 
     def _known_to_the_reader(self, rows: Ints) -> Bools:
-        """Which of the commits the process that reads made itself, or had read as much since they were invoked."""
+        """Which of the commits the process that reads made itself, or had read as much since they were invoked, or
+        the coordinator that made it a member must have known."""
         own, read, commits = self.own, self.read, self.own.commits
         heard = self._earlier(own.told)
         heard = heard[own.told.process[heard] == read.process]
         offset, completed = own.told.offset[heard], own.told.completed[heard]
         told = (offset >= commits.offset[rows][:, None]) & (completed >= commits.invoked[rows][:, None])
-        return np.asarray((commits.process[rows] == read.process) | told.any(axis=1), dtype=bool)
+        mine = (commits.process[rows] == read.process) | (commits.completed[rows] <= self._joined())
+        return np.asarray(mine | told.any(axis=1), dtype=bool)
+
+    def _joined(self) -> int:
+        """When the process that reads joined the group, as a member of which it holds the partition; else -1."""
+        holds, joins, read = self.own.holds, self.own.joins, self.read
+        rows = indices(
+            (holds.process == read.process) & (holds.at <= read.since) & among(holds.group, (read.group, ANY))
+        )
+        if not len(rows) or not holds.holds[rows[np.lexsort((holds.holds[rows], holds.at[rows]))[-1]]]:
+            return -1
+        return int(joins.invoked[joins.process == read.process].max(initial=-1))
 
     def _may_have_landed_late(self, since: int) -> bool:
         """May what was told have been committed after a commit that was invoked at `since`?"""

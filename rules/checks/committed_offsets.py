@@ -17,11 +17,13 @@ called lost if a member on another host committed the very offset that was told 
 
 **Old is not lost.** A coordinator that has been deposed, and cut off so that it does not know it yet, tells what it
 last knew. So a lost commit is concluded only from what is told to a process that must have been told of it: the one
-whose commit was acknowledged, or one that had read that offset, or a higher one, since the commit was invoked. (What
-nobody ever committed an old coordinator does not know either.) A transaction's offsets are told once its marker has
-reached the coordinator: a reader at read_committed gets an error until then, and to others they prove nothing. Its
-producer's client cannot ask what was committed, and the consumer's may know an old coordinator: before it asks it has
-something of its own acknowledged (`probes.workloads.transactional.read_back`).
+whose commit was acknowledged; one that had read that offset, or a higher one, since the commit was invoked; or a member
+that holds the partition and set about to join after the commit had been acknowledged, since a coordinator that could
+make it a member was not deposed yet then. (What nobody ever committed an old coordinator does not know either.) A
+transaction's offsets are told once its marker has reached the coordinator: a reader at read_committed gets an error
+until then, and to others they prove nothing. Its producer's client cannot ask what was committed, and the consumer's
+may know an old coordinator: before it asks it has something of its own acknowledged
+(`probes.workloads.transactional.read_back`).
 
 **Members that are not of this log** commit what it never asked for. They are known by what they take away: of a group
 that is subscribed to, nothing is concluded from an unknown offset unless members of this log held the partition all the
@@ -142,6 +144,8 @@ def arrive(own: Committed, new: News) -> None:
     if len(holds):
         own.holds = concat(own.holds, holds)
         own.subscribed = sorted({*own.subscribed, *holds.group.tolist()} - {ANY})
+        if len(joins := rows.joins(fresh)):
+            kept_commits.note_joins(own, joins)
     own.commits = concat(own.commits, rows.commits(fresh))
     own.waiting = concat(own.waiting, rows.reads(fresh))
     asked, unsure = rows.invoked()  # as `needs` counted them: all, also those that were here before

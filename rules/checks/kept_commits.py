@@ -4,9 +4,9 @@ The groups' names, at most `GROUPS` (others are not followed). Of each group the
 yet be missed, and the newest `READS_KEPT` reads by a process, in each clock domain, of the newest `DOMAINS`; beside
 them all since the group's log was last complete, at most `WAITING_KEPT`, and what log time has not come to. Commits of
 unknown outcome, at most `UNSURE_KEPT`. Which commits were ever invoked (`rules.checks.invoked_commits`). The groups of
-living processes and of those of whose groups reads wait, at most `MEMBERS_KEPT`, and which of them hold the partition,
-at most `HOLDS_KEPT` changes. The newest `TOLD_KEPT` verdicts. What is dropped of what waits is told
-(`rules.kept.dropped`).
+living processes and of those of whose groups reads wait, at most `MEMBERS_KEPT`, when as many of these joined, and
+which of them hold the partition, at most `HOLDS_KEPT` changes. The newest `TOLD_KEPT` verdicts. What is dropped of what
+waits is told (`rules.kept.dropped`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 
 from rules.arrays.intervals import EMPTY, Ints, among, distinct, each, indices
 from rules.checks import invoked_commits
-from rules.checks.commit_rows import DONE, NEVER, Commits, Holds, Members, Reads
+from rules.checks.commit_rows import DONE, NEVER, Commits, Holds, Joins, Members, Reads
 from rules.checks.invoked_commits import ANY, Invoked, InvokedCommits
 from rules.checks.unknown_commits import UnknownCommits
 from rules.kept.chunks import Chunks
@@ -79,6 +79,7 @@ class Committed:
     unknown: UnknownCommits = field(default_factory=UnknownCommits)
     members: Members = field(default_factory=Members)
     holds: Holds = field(default_factory=Holds)
+    joins: Joins = field(default_factory=Joins)
     subscribed: list[int] = field(default_factory=list)
     retention: list[int] = field(default_factory=lambda: [-1, WEEK])
     made_anew: int = -1
@@ -113,6 +114,13 @@ def note_members(own: Committed, new: set[tuple[int, int, int, int]]) -> None:
     more = new - {*zip(*(column.tolist() for column in columns), strict=True)} if new else new
     if more:
         own.members = concat(table, Members(*np.array(sorted(more), np.int64).T))
+
+
+def note_joins(own: Committed, new: Joins) -> None:
+    """Note when processes joined their groups, each once."""
+    both = concat(own.joins, new)
+    both = take(both, np.lexsort((both.invoked, both.process)))
+    own.joins = take(both, indices(np.diff(both.process, prepend=-1) != 0))
 
 
 def note_unsure(own: Committed, new: Invoked) -> None:
@@ -164,6 +172,8 @@ def forget(own: Committed, report: Report, late: set[int], until: tuple[int, int
     members = among(own.members.process, asked_for)
     members |= (own.members.reads == 0) & among(own.members.group, own.waiting.group)  # its reads are not judged yet
     own.members = take(take(own.members, members), slice(-MEMBERS_KEPT, None))
+    joined = among(own.joins.process, [*asked_for, *own.waiting.process.tolist()])
+    own.joins = take(take(own.joins, joined), slice(-MEMBERS_KEPT, None))
     spoil(own)
     _forget_commits(own, late, until[0], report)
     told = own.told

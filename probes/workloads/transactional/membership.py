@@ -25,12 +25,15 @@ from typing import Any, ClassVar, Final
 from confluent_kafka import OFFSET_END, Consumer, TopicPartition
 
 from probes.kafka.errors import NOT_ALLOWED, ClientError, ProbeError, translate
+from probes.kafka.starting_positions import committed
 from probes.log.life_log import Instant, LifeLog
 from probes.topology import GroupProtocol, Partition
 from rules.vocabulary.slices import Function, Isolation, Slice
 
 LEAVE_WITHIN: Final = 5.0
 """Seconds that leaving a group may take."""
+TOLD_WITHIN: Final = 2.0
+"""Seconds within which the coordinator tells what was committed, for the log alone."""
 _METADATA: Final = struct.Struct("=7si")
 _MAGIC: Final = b"CGMDv2:"
 Begin = Callable[[list[Partition]], dict[Partition, int]]
@@ -109,7 +112,29 @@ class Membership:
                 self._log.idle()
         if self._failure is not None:
             raise self._failure
+        if self._isolation is not None and (gained := self.rebalanced & self.assigned):
+            self._log_committed(gained)
         return messages
+
+    def _log_committed(self, gained: Collection[Partition]) -> None:
+        """What the group has committed, as it is told to a member that has just been given the partitions: nothing that
+        was acknowledged before it joined may be missing."""
+        op, invoked = self._log.next_op(), self._log.begin()
+        code, found = None, dict[Partition, int | None].fromkeys(gained)
+        try:
+            found = committed(self._consumer, gained, self._log.alive, TOLD_WITHIN)
+        except ClientError as error:
+            code = error.code
+        completed = self._log.now()
+        self._log.append(
+            [
+                self._log.row(
+                    where, "offsets", "ok" if code is None else "info", op, invoked, completed, error=code,
+                    committed=at, group=self.group, isolation=self._isolation,
+                )
+                for where, at in found.items()
+            ]
+        )  # fmt: skip
 
     def leave(self, topics: Sequence[str]) -> None:
         """Leave the group and join it anew; what was assigned has been given up then. `rebalanced` tells what."""
