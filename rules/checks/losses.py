@@ -32,7 +32,7 @@ from rules.checks.transaction_evidence import Told
 from rules.kept.check import Asked, Check, News, Passage
 from rules.kept.chunks import Chunks, Values, chunk_names, values
 from rules.kept.report import Report
-from rules.kept.state import Indefinite, Moves, Outstanding, Places, Polls, Proven, Spans, State, concat, take
+from rules.kept.state import Indefinite, Outstanding, Places, Polls, Proven, Spans, State, concat, take
 from rules.settling import passes, strangers
 from rules.settling.frontier import TICK, spread
 from rules.settling.gate import READERS, Gate
@@ -320,10 +320,12 @@ def age_out(own: Losses, state: State, gate: Gate, at: int, report: Report) -> N
     log start counts as it was up to when all that readers did is known: one that is late may have gone over them.
     Indefinite sends that nobody can have polled are dropped."""
     out = own.outstanding
-    gone = np.zeros(len(out), bool)
+    gone, below = np.zeros(len(out), bool), np.zeros(len(out), np.int64)
     for told, start in _log_starts_by(own, gate.known_through(READERS) - spread(state)):
         # What was sent after it was told of a higher start is of another log, which was cut below it.
-        gone |= (out.offset >= 0) & (out.offset + out.length <= start) & (out.invoked <= told) & (out.due < 0)
+        now = (out.offset >= 0) & (out.offset + out.length <= start) & (out.invoked <= told) & (out.due < 0)
+        below[now & ~gone] = start
+        gone |= now
     if some(gone):
         own.outstanding = take(out, ~gone)
         for i in indices(gone).tolist():
@@ -339,7 +341,7 @@ def age_out(own: Losses, state: State, gate: Gate, at: int, report: Report) -> N
                     "seq": seq,
                     "values": count,
                     "offset": int(out.offset[i]),
-                    "log_start": state.log_start,
+                    "log_start": int(below[i]),
                 },
             )
     waiting, grace = own.indefinite, report.objectives.grace
@@ -349,13 +351,21 @@ def age_out(own: Losses, state: State, gate: Gate, at: int, report: Report) -> N
         own.indefinite = take(waiting, keep & (waiting.since > read - 30 * grace))
 
 
-def _note_log_start(own: Losses, state: State, moves: Moves) -> None:
-    """Note when the log start was told to have risen, and to where."""
-    known = max((low for _, low in own.starts if low <= state.log_start), default=-1)  # of the log as it is
+def _note_log_start(own: Losses, passage: Passage) -> None:
+    """Note when the log start was told to have risen, and to where, in the log as it was by then."""
+    moves, cuts = passage.moves, sorted(passage.cuts)
+    known = _known_start(own, passage.state.log_start)
     for at, low in zip(moves.at.tolist(), moves.low.tolist(), strict=True):
+        while cuts and cuts[0].at <= at:
+            known = _known_start(own, cuts.pop(0).again)
         if low > known:
             known = low
             own.starts.append([at, low])
+
+
+def _known_start(own: Losses, log_start: int) -> int:
+    """The highest noted, of a log that begins there at most: what is above that was told of one before it."""
+    return max((low for _, low in own.starts if low <= log_start), default=-1)
 
 
 def _log_starts_by(own: Losses, time: int) -> list[list[int]]:
@@ -384,7 +394,7 @@ def fold(own: Losses, passage: Passage) -> None:
     _compare_anew(own, passage.given_again)
     suspect(own, state, passage.proven, report.objectives.grace)
     judge(own, chunks, passage.gate, state, end, report)
-    _note_log_start(own, state, passage.moves)
+    _note_log_start(own, passage)
     age_out(own, state, passage.gate, end, report)
     unseen.judge(own.outstanding, passage)
 

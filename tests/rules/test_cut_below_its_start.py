@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.rules.histories import History, Store
+from rules.checks import losses
+from tests.rules.histories import History, Store, number
 from tests.rules.liveness_of import at_once, row_by_row
 from tests.rules.whole import live, whole
 
@@ -199,3 +200,52 @@ def test_where_a_value_stood_before_the_cut_there_may_be_a_marker_now(
     skips = [one.evidence["skipped"] for one in told if one.anomaly == "poll-skip"]
     assert [[one["seq"] for one in each] for each in skips] == ([] if skipped is None else [[skipped]])
     assert len(told) > len(skips), "it was cut"
+
+
+@FEEDS
+@pytest.mark.parametrize("start", [0, 3])
+def test_retention_takes_what_lies_below_the_start_of_the_log_as_it_is_since(fed: Fed, start: int) -> None:
+    """All of it lies below the start of the log that was."""
+    h = cut(History(), 0, seconds=0)
+    for i in range(6):
+        h.send("v", i, 1, at=i)
+    h.observe(end=6)
+    h.mark(1.0)
+    for _ in range(3):
+        h.observe(start=start, end=6)
+        h.mark(1.0)
+    told = [(one.subject, one.evidence["log_start"]) for one in whole(fed(h), ["benign-retention"])]
+    assert told == [((number("v"), i), start) for i in range(start)]
+
+
+def test_what_retention_had_taken_of_the_log_that_was_is_told_when_the_last_reader_s_log_is_here(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """However often a start is listed, it is kept once."""
+    monkeypatch.setattr(losses, "STARTS_KEPT", 2)
+    h, store = History(), Store()
+    for name in "rs":
+        h.assign(name)
+    h.send("w", 0, 3, at=START)
+    h.observe(start=START, end=START + 3)
+    h.mark(1.0)
+    late = h.poll("r", [])
+    for _ in range(4):
+        h.observe(start=START + 3, end=START + 3)
+        h.mark(1.0)
+    h.observe(end=0)
+    h.poll("s", [])
+    h.assign("s")
+    for i in range(4):
+        h.send("v", i, 1, at=i)
+        h.poll("s", [("v", i, 1, i)])
+        h.observe(end=i + 1)
+        h.mark(1.0)
+    for row in h.rows:
+        if row is not late:
+            store.feed([row])
+    assert whole(store, ["benign-retention", "lost-write"]) == []
+    store.feed([late])
+    store.feed([h.mark(1.0)])
+    (told,) = whole(store, ["benign-retention", "lost-write"])
+    assert told.evidence == {"writer": number("w"), "seq": 0, "values": 3, "offset": START, "log_start": START + 3}
