@@ -133,12 +133,20 @@ def with_a_gap(h: History) -> list[Told]:
     return [cut(1, R, W, 6, 0.006)]
 
 
+def in_two_operations(h: History) -> list[Told]:
+    h.poll("r", [("w", 4, 2, 4)])
+    h.poll("r", [("w", 6, 2, 6)])
+    return [cut(1, R, W, 6, 0.006), cut(1, R, W, 6, 0.008, op=1)]
+
+
 def whole_and_what_stands_around(h: History) -> list[Told]:
     h.poll("r", [("w", 0, 3, 0), ("w", 4, 2, 4), ("w", 6, 2, 6), ("w", 9, 1, 9)])
     return []
 
 
-@pytest.mark.parametrize("build", [by_two_processes, of_two_writers, with_a_gap, whole_and_what_stands_around])
+@pytest.mark.parametrize(
+    "build", [by_two_processes, of_two_writers, with_a_gap, in_two_operations, whole_and_what_stands_around]
+)
 def test_a_part_of_a_transaction_among_others(build: Callable[[History], list[Told]]) -> None:
     """Transactions 1 and 2 are values 4 to 7 of two writers."""
     h = History()
@@ -146,6 +154,17 @@ def test_a_part_of_a_transaction_among_others(build: Callable[[History], list[To
     h.txn("p", sends=[("v", 4, 4, 20)], txn=2)
     expected = build(h)
     assert whole(finished(h), ["G1b"]) == sorted(expected, key=lambda one: (one.at, str(one.subject)))
+
+
+def test_what_a_live_poll_cut_in_two_is_counted_and_not_told() -> None:
+    h = History()
+    h.txn("t", sends=[("w", 4, 4, 4)], txn=1)
+    by_two_processes(h)
+    for _ in range(3):
+        h.mark(1.0)
+    store = row_by_row(h)
+    (last,) = store.last.values()
+    assert (whole(store, ["G1b"]), last.summary["partial_reads"]) == ([], 2)
 
 
 def test_a_late_record() -> None:

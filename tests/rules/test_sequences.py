@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from rules.arrays.columns import FEW
 from rules.vocabulary.slices import Run
 from tests.rules.histories import History, Store, number
 from tests.rules.liveness_of import at_once, row_by_row, shuffled
@@ -65,6 +66,21 @@ def test_nothing_is_concluded(more: dict[str, object], fed: Callable[[History], 
     h = History()
     broken(h, start=0, **more)  # type: ignore[arg-type]
     assert verdicts(fed(h)) == set()
+
+
+@pytest.mark.parametrize("fed", [at_once, finished])
+def test_a_broken_sequence_among_hundreds_of_rows(fed: Callable[[History], Store]) -> None:
+    """What another writer sent failed otherwise, and what it was told of sequences where it polled breaks none."""
+    h = History()
+    broken(h, start=0)
+    h.send("v", 0, 1, at=10)
+    for _ in range(FEW):
+        h.row("v", "send", type="info", error="_MSG_TIMED_OUT")
+    h.row("v", "poll", type="info", error="UNKNOWN_PRODUCER_ID", mode="assign", isolation="read_committed")
+    for _ in range(3):
+        h.observe(start=0, end=11)
+        h.mark(1.0)
+    assert verdicts(fed(h)) == {("sequence-loss", (W, 1))}
 
 
 @FEEDS
