@@ -320,12 +320,11 @@ def age_out(own: Losses, state: State, gate: Gate, at: int, report: Report) -> N
     log start counts as it was up to when all that readers did is known: one that is late may have gone over them.
     Indefinite sends that nobody can have polled are dropped."""
     out = own.outstanding
-    gone, below = np.zeros(len(out), bool), np.zeros(len(out), np.int64)
+    below = np.full(len(out), -1, np.int64)
     for told, start in _log_starts_by(own, gate.known_through(READERS) - spread(state)):
         # What was sent after it was told of a higher start is of another log, which was cut below it.
-        now = (out.offset >= 0) & (out.offset + out.length <= start) & (out.invoked <= told) & (out.due < 0)
-        below[now & ~gone] = start
-        gone |= now
+        below[(out.offset >= 0) & (out.offset + out.length <= start) & (out.invoked <= told) & (out.due < 0)] = start
+    gone = below >= 0
     if some(gone):
         own.outstanding = take(out, ~gone)
         for i in indices(gone).tolist():

@@ -232,7 +232,7 @@ def test_what_retention_had_taken_of_the_log_that_was_is_told_when_the_last_read
     late = h.poll("r", [])
     for _ in range(4):
         h.observe(start=START + 3, end=START + 3)
-        h.mark(1.0)
+        h.mark(10.0)
     h.observe(end=0)
     h.poll("s", [])
     h.assign("s")
@@ -240,7 +240,7 @@ def test_what_retention_had_taken_of_the_log_that_was_is_told_when_the_last_read
         h.send("v", i, 1, at=i)
         h.poll("s", [("v", i, 1, i)])
         h.observe(end=i + 1)
-        h.mark(1.0)
+        h.mark(10.0)
     for row in h.rows:
         if row is not late:
             store.feed([row])

@@ -203,6 +203,18 @@ def the_id_came_back(h: History) -> None:
     transaction(h, "first", 6)
 
 
+def never_committed_by_one_that_begins_at_no_time(h: History) -> None:
+    """When it took the id is not known: somebody may have ended its transaction for it."""
+    h.row("first", "init", transactional_id="x", boot="b")
+    transaction(h, "first", None, "info")
+
+
+def committed_at_no_time(h: History) -> None:
+    life(h, "first", 1)
+    life(h, "second", 5)
+    transaction(h, "first", None)
+
+
 ZOMBIE: Findings = {("zombie-write", (number("first"), 9))}
 ZOMBIES: list[tuple[Callable[[History], None], Findings]] = [
     (committed_after_its_successor_began, ZOMBIE),
@@ -213,6 +225,8 @@ ZOMBIES: list[tuple[Callable[[History], None], Findings]] = [
     (on_another_boot, set()),
     (the_successor_itself, set()),
     (the_id_came_back, set()),
+    (never_committed_by_one_that_begins_at_no_time, set()),
+    (committed_at_no_time, set()),
 ]
 
 
