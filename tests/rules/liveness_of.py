@@ -37,6 +37,38 @@ def at_once(h: History) -> Store:
     return store
 
 
+def away(h: History, cut: int) -> Store:
+    """The first rows one by one, then all the rest in one step, as a monitor does that was away for a while."""
+    table, store = to_table(h.rows), Store()
+    for i in range(cut):
+        store.feed(table.slice(i, 1))
+    store.feed(table.slice(cut))
+    return store
+
+
+def away_after_seconds(h: History) -> Store:
+    """It was there for the first four seconds of the first committer's log time."""
+    marks = [i for i, row in enumerate(h.rows) if row.f == "mark"]
+    marks = [i for i in marks if h.rows[i].process == h.rows[marks[0]].process]
+    return away(h, marks[min(4, len(marks) - 1)])
+
+
+def away_in_the_midst(h: History) -> Store:
+    """It went away when half of what is no mark and no listing had happened."""
+    told = [i for i, row in enumerate(h.rows) if row.f not in ("mark", "offsets")] or [len(h.rows) // 2]
+    return away(h, told[len(told) // 2])
+
+
+def back(h: History, rows: int = 12) -> Store:
+    """All but the last rows in one step, then one by one: a monitor that catches up, and goes on."""
+    table, store = to_table(h.rows), Store()
+    cut = max(table.num_rows - rows, 1)
+    store.feed(table.slice(0, cut))
+    for i in range(cut, table.num_rows):
+        store.feed(table.slice(i, 1))
+    return store
+
+
 def shuffled(h: History, seed: int, parts: int = 7) -> Store:
     """The rows in any order at all, in a few steps."""
     rows: list[Slice] = list(h.rows)

@@ -9,7 +9,7 @@ import pytest
 
 from rules.vocabulary.times import micros
 from tests.rules.histories import START, History, Store
-from tests.rules.liveness_of import at_once, row_by_row, shuffled
+from tests.rules.liveness_of import at_once, away_after_seconds, away_in_the_midst, back, row_by_row, shuffled
 
 
 class Told(NamedTuple):
@@ -67,6 +67,9 @@ def in_any_way(ticks: int = 3, *, file: bool = True) -> pytest.MarkDecorator:
     ways: dict[str, Callable[[History], Store]] = {
         "row_by_row": live(row_by_row, ticks),
         "at_once": live(at_once, ticks),
+        "away_after_seconds": live(away_after_seconds, ticks),
+        "away_in_the_midst": live(away_in_the_midst, ticks),
+        "back": live(back, ticks),
         "shuffled": live(lambda h: shuffled(h, 3), ticks),
         "shuffled_otherwise": live(lambda h: shuffled(h, 8, parts=3), ticks),
     }
