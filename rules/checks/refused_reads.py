@@ -31,6 +31,7 @@ from rules.kept.check import Check, News, Passage
 from rules.kept.report import Report
 from rules.settling import standstills
 from rules.settling.completeness import LATE
+from rules.settling.frontier import TICK
 
 NAME: Final = "refused-reads"
 KEPT: Final = 64
@@ -140,6 +141,8 @@ def fold(own: Reads, passage: Passage) -> None:
             since = max(_since(own, one.who, one.refused), standstills.went_on(state, number, through))
             if through - since >= report.objectives.liveness:
                 _tell(one.who, number, one.error, since, through, report)
+            if process.complete and 0 <= process.closed <= passage.end:
+                _over_unsaid(own, number, process.closed, report)
     _forget(own, passage.end, report)
 
 
@@ -223,6 +226,13 @@ def _forget(own: Reads, end: int, report: Report) -> None:
         who = key.partition(":")[2]
         if who not in borne | failed:
             report.condition(NAME, None, at=end, evidence={"reader": who}, subject=(who,))
+
+
+def _over_unsaid(own: Reads, number: int, closed: int, report: Report) -> None:
+    """A life is over, and no row of it said how: it is told at the tick after that, however much is judged at once."""
+    who = own.lives.pop(number).who
+    if who not in {one.who for one in own.lives.values()} | {entry[0] for entry in own.failed}:
+        report.condition(NAME, None, at=-(-closed // TICK) * TICK, evidence={"reader": who}, subject=(who,))
 
 
 def _tell(who: str, number: int, error: str, since: int, time: int, report: Report) -> None:

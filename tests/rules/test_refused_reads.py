@@ -9,7 +9,7 @@ import pytest
 from rules.vocabulary.slices import Mark, Slice
 from rules.vocabulary.times import micros
 from tests.rules.histories import START, History, Store, number
-from tests.rules.liveness_of import at_once, row_by_row
+from tests.rules.liveness_of import at_once, away_after_seconds, row_by_row
 from tests.rules.whole import Told, finished, in_any_way, live, whole
 
 R1 = "reader-1 of run run"
@@ -326,12 +326,13 @@ def lost(h: History, *, after: int) -> None:
     passes(h, 60)
 
 
-def test_it_is_over_when_the_process_is_and_nothing_says_how() -> None:
+@pytest.mark.parametrize("fed", [row_by_row, at_once, away_after_seconds])
+def test_it_is_over_when_the_process_is_and_nothing_says_how(fed: Fed) -> None:
     h = History()
     lost(h, after=33)
-    _, closed = whole(row_by_row(h), [NAME])
-    ended = f"{NAME} ended after 5.0 s"
-    assert closed == Told(NAME, (R1,), ended, {"reader": R1, "lasted_s": 4.994}, 35.0, None, "closed")
+    _, closed = whole(fed(h), [NAME])
+    ended = f"{NAME} ended after 4.0 s"
+    assert closed == Told(NAME, (R1,), ended, {"reader": R1, "lasted_s": 3.994}, 34.0, None, "closed")
 
 
 @pytest.mark.parametrize("fed", [row_by_row, at_once])
