@@ -4,10 +4,10 @@
 passed it, although readers are assigned; an audit, which comes by now and then, is none of those. `suspected`: every
 reader has gone past it, and it is not decided whether it is lost. Both are judged as of the log time through which
 everything that readers had completed is here: what a reader that is late has polled, nobody knows yet. That is once a
-step, at its last tick: what began and ended within one step of a catch-up is not told. While nobody read, because the
-hosts of all readers stood still or could not write their journals (`rules.settling.standstills`), nothing becomes
-`unseen`: it is counted from when somebody is assigned again. What readers polled where they take records of this log
-for a stranger's nobody knows (`rules.settling.strangers`).
+step, at its last tick; of a catch-up also what was `unseen` within its step, while somebody was assigned, unless it was
+before. While nobody read, because the hosts of all readers stood still or could not write their journals
+(`rules.settling.standstills`), nothing becomes `unseen`: it is counted from when somebody is assigned again. What
+readers polled where they take records of this log for a stranger's nobody knows (`rules.settling.strangers`).
 
 State: the outstanding values of `rules.checks.losses`.
 """
@@ -19,13 +19,14 @@ from typing import Any, Final
 import numpy as np
 
 from rules.arrays import intervals
+from rules.arrays.columns import OK
 from rules.arrays.intervals import Bools, Ints, indices, some
 from rules.kept.check import Passage
 from rules.kept.chunks import values
 from rules.kept.report import Report
 from rules.kept.state import Moves, Outstanding, State, take
 from rules.settling import standstills, strangers
-from rules.settling.frontier import TICK, readers
+from rules.settling.frontier import TICK, forgets, readers
 from rules.settling.gate import READERS, Gate
 
 NEVER: Final = np.iinfo(np.int64).max
@@ -71,7 +72,7 @@ def judge_between(out: Outstanding, passage: Passage) -> None:
         return
     due = (out.readable >= 0) & (out.offset >= state.log_start) & (out.readable + objectives.delivery < at[-1])
     due &= ~_strange(out, state)
-    if not some(due) or "unseen" in state.open_conditions or not _somebody_reads(state, int(at[-1])):
+    if not some(due) or "unseen" in state.open_conditions:
         return
     since = _due(out.readable[due] + objectives.delivery, state, objectives.delivery)
     due[due], since = since < at[-1], since[since < at[-1]]
@@ -82,8 +83,10 @@ def judge_between(out: Outstanding, passage: Passage) -> None:
     late = at.searchsorted(since) < at.searchsorted(until)
     if not late.any():
         return
-    start, end = intervals.merge(since[late], until[late])
+    start, end = intervals.intersect(*intervals.merge(since[late], until[late]), *_held(passage))
     for a, b in zip(at.searchsorted(start).tolist(), at.searchsorted(end).tolist(), strict=True):
+        if a >= b:
+            continue
         if b >= len(at):
             return  # it is open still: the last tick says so
         held = (since[late] <= at[a]) & (until[late] > at[a])
@@ -95,6 +98,29 @@ def judge_between(out: Outstanding, passage: Passage) -> None:
             evidence={"values": values, "first": _some(take(take(take(out, due), late), held)), "age_s": age},
         )  # fmt: skip
         report.condition("unseen", None, at=int(at[b]), evidence={"values": 0})
+
+
+def _held(passage: Passage) -> tuple[Ints, Ints]:
+    """When somebody was assigned who is no audit, by these moves: [start, end), merged."""
+    moves, start, end = passage.moves, list[int](), list[int]()
+    drops = forgets(moves)
+    tells = drops | (moves.assigned == 1) | ((moves.type == OK) & (moves.last >= 0))
+    for number, process in passage.state.processes.items():
+        if process.audits:
+            continue
+        since = 0 if number in passage.holding else NEVER
+        for i in indices(tells & (moves.process == number)).tolist():
+            at = int(moves.at[i])
+            if not drops[i]:
+                since = min(since, at)
+            elif since < NEVER:
+                start.append(since)
+                end.append(at)
+                since = NEVER
+        if since < NEVER:
+            start.append(since)
+            end.append(NEVER if process.closed < 0 else max(process.closed, since))
+    return intervals.merge(np.array(start, np.int64), np.array(end, np.int64))
 
 
 def _somebody_reads(state: State, at: int) -> bool:

@@ -78,6 +78,7 @@ def _pass(state: State, chunks: Chunks, at: Ints, report: Report) -> Passage:
     moves = take(moves, np.lexsort((moves.slice, moves.process, moves.at)))
     before = state.log_start
     advance = frontier.advance(state, at, moves, objectives)
+    holding = {number for number, _ in frontier.readers(state)} if len(at) > 1 else set()
     walked = positions.walk(state, moves, advance)
     listings = Listings.of(state, moves)
     went = walked.passes
@@ -88,7 +89,7 @@ def _pass(state: State, chunks: Chunks, at: Ints, report: Report) -> Passage:
     lost_writers, state.lost_writers = state.lost_writers, []
     return Passage(
         state, at, end, moves, sends, polls, uncommitted, advance, Gate(state), chunks, report, before, proven, went,
-        walked.steps, listings, lost_writers, given_again=given_again,
+        walked.steps, listings, lost_writers, given_again=given_again, holding=holding,
     )  # fmt: skip
 
 

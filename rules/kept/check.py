@@ -138,6 +138,8 @@ class Passage:
     """Where the log turned out to have been cut (`rules.checks.log_ends`)."""
     refused: dict[tuple[int, int], int] = field(default_factory=dict)
     """Those of which all values here turned out to be absent, and when (`rules.checks.transaction_outcomes`)."""
+    holding: set[int] = field(default_factory=set)
+    """The readers that held the partition before these moves; told only where there are several ticks."""
     lives: Callable[[], dict[tuple[str, int], int]] = dict
     """By transactional id and process, when the first operation was invoked of the transactions that wait
     (`rules.checks.transaction_outcomes`)."""

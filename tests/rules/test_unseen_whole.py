@@ -10,7 +10,7 @@ import pytest
 from rules.step import HELD
 from rules.vocabulary.slices import Mark
 from tests.rules.histories import History, Store, number
-from tests.rules.liveness_of import at_once, row_by_row
+from tests.rules.liveness_of import at_once, away_after_seconds, row_by_row
 from tests.rules.whole import Told, finished, in_any_way, whole
 
 V, W = number("v"), number("w")
@@ -114,6 +114,49 @@ def test_nobody_but_an_audit_reads(fed: Callable[[History], Store], audits: bool
     h.mark(1.0)
     h.mark(1.0)
     assert [one.event for one in whole(fed(h), ["unseen"])] == ([] if audits else ["opened", "closed"])
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["another_before", "nobody_before"])
+@pytest.mark.parametrize(
+    ("after", "spell"),
+    [(0, []), (1, [("opened", 16.0), ("closed", 17.0)]), (5, [("opened", 16.0), ("closed", 21.0)])],
+)
+@pytest.mark.parametrize("fed", [row_by_row, at_once, away_after_seconds])
+def test_while_nobody_was_assigned_nothing_was_unseen(
+    fed: Callable[[History], Store], after: int, spell: list[tuple[str, float]], before: bool
+) -> None:
+    """The first reader, or the next one, is assigned 15 s after the write, and polls so many seconds later: a catch-up
+    tells what would have been told live."""
+    h = History()
+    if before:
+        h.assign("q")
+        h.row("q", "close")
+    h.send("w", 0, 5, at=0)
+    for second in range(25):
+        if second == 15:
+            h.assign("r")
+        if second == 15 + after:
+            h.poll("r", [("w", 0, 5, 0)])
+        h.observe(end=5)
+        h.mark(1.0)
+    assert [(one.event, one.at) for one in whole(fed(h), ["unseen"])] == spell
+
+
+@pytest.mark.parametrize("late", [True, False], ids=["guilty", "innocent"])
+@pytest.mark.parametrize("fed", [row_by_row, at_once, away_after_seconds])
+def test_a_reader_that_polled_late_and_is_over_by_now(fed: Callable[[History], Store], late: bool) -> None:
+    h = History()
+    h.assign("r")
+    h.send("w", 0, 5, at=0)
+    for second in range(25):
+        if second == (15 if late else 5):
+            h.poll("r", [("w", 0, 5, 0)])
+        if second == 20:
+            h.row("r", "close")
+        h.observe(end=5)
+        h.mark(1.0)
+    spell = [("opened", 11.0), ("closed", 16.0)] if late else []
+    assert [(one.event, one.at) for one in whole(fed(h), ["unseen"])] == spell
 
 
 def went_down(h: History, *, assigned: int, polled: int) -> list[int]:
