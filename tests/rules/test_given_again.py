@@ -200,6 +200,56 @@ def test_what_was_skipped_in_a_log_that_was_never_cut_is_found_whatever_the_cloc
     assert [(one.anomaly, one.subject) for one in found] == [("poll-skip", (number("r"), 2))]
 
 
+def heard_of_later(ahead: float, *, sent_before: bool) -> Boots:
+    """The same, where both hosts go on to send and to read, as they do: what is measured later tells of before."""
+    h = Boots(ahead={"one": ahead}, one=("w", "z", "o", "p"), two=("v", "r", "q"))
+    h.row("z", "start")
+    h.second()
+    for reader in ("r", "q", "p"):
+        h.assign(reader)
+    first: list[tuple[str, int, int, int]] = [("w", 0, 2, 0), ("v", 9, 1, 2)]
+    for writer, seq, length, at in [*first, ("v", 10, 1, 4)]:
+        h.send(writer, seq, length, at=at)
+    if sent_before:
+        h.send("z", 0, 1, at=3)
+    h.poll("r", first)
+    h.poll("r", [("v", 10, 1, 4)])
+    h.row("o", "offsets", log_start=0, log_end=5, last_stable=5)
+    h.second()
+    if not sent_before:
+        h.second()
+        h.send("z", 0, 1, at=3)
+    for reader in ("q", "p"):
+        h.poll(reader, [*first, ("z", 0, 1, 3), ("v", 10, 1, 4)])
+    for i in range(90):
+        runs = [("w", 100 + i, 1, 5 + 2 * i), ("v", 11 + i, 1, 6 + 2 * i)]
+        for writer, seq, length, at in runs:
+            h.send(writer, seq, length, at=at)
+        for reader in ("r", "q", "p"):
+            h.poll(reader, runs)
+        h.row("o", "offsets", log_start=0, log_end=7 + 2 * i, last_stable=7 + 2 * i)
+        h.second()
+    return h
+
+
+@pytest.mark.parametrize("sent_before", [True, False], ids=["guilty", "innocent"])
+@pytest.mark.parametrize("first", ["one", "two"])
+@pytest.mark.parametrize("ahead", [30.0, -30.0, 3000.0])
+def test_of_one_host_alone_is_heard_at_first_and_of_both_in_one_step_then(
+    ahead: float, first: str, sent_before: bool
+) -> None:
+    """For three seconds only one committer appends; then the monitor is away."""
+    h = heard_of_later(ahead, sent_before=sent_before)
+    until = START + timedelta(seconds=3 + (ahead if first == "one" else 0))
+    early = [row for row in h.rows if row.boot == first and row.completed <= until]
+    store = Store()
+    for row in early:
+        store.feed([row])
+    store.feed([row for row in h.rows if not (row.boot == first and row.completed <= until)])
+    found = whole(store, SKIPS)
+    assert [(one.anomaly, one.subject) for one in found] == ([("poll-skip", (number("r"), 2))] if sent_before else [])
+
+
 def taken_by_another(ahead: float, *, again: bool) -> Boots:
     """r polls v's value at offset 3. Half a second later the log has been cut, and z on another host, whose clock is
     within a second of r's as far as it is known, is told that its own value stands there. s of z's host comes by
