@@ -44,7 +44,7 @@ from rules.kept.state import Places, State, Transitions, concat, take
 from rules.settling import given_again
 from rules.settling.completeness import LATE
 from rules.settling.frontier import spread
-from rules.settling.gate import APART, WRITERS
+from rules.settling.gate import APART, OBSERVERS, WRITERS
 from rules.settling.listings import Listings
 from rules.settling.positions import known_from, log_start_at
 from rules.settling.window import indexed, merged
@@ -55,7 +55,7 @@ SKIPPED_TOLD: Final = 10
 MOVED: Final = 1
 """`Transitions.subscribed` of a step in which a rebalance may have moved the reader: it proves nothing of the log."""
 AWAITED: Final = 3_600 * SECOND
-"""For so long a step waits to be told where the log started."""
+"""For so long a step waits, once it is here, to be told where the log started, if all is here that observers did."""
 TURNED_KEPT: Final = 1_024
 """Steps back that wait to be told of a cut; of more, the newest."""
 CUT_TOLD: Final = 600 * SECOND
@@ -179,6 +179,7 @@ def fold(own: Steps, passage: Passage) -> None:
     """Take the steps whose time has come, and decide those that the settled frontier has passed."""
     new = concat(passage.steps, _ripe_inside(own, passage))
     if len(new):
+        new.awaits = np.where(new.awaits == 1, passage.end, new.awaits)
         pending = concat(own.pending, new)
         own.pending = take(pending, np.lexsort((pending.op, pending.process)))  # neighbours alike are written shorter
     if len(own.blank):
@@ -190,7 +191,7 @@ def fold(own: Steps, passage: Passage) -> None:
             _judge(own, passage, FOREVER, lambda _: int(passage.at[-1]))
         return
     if len(own.pending):
-        _note_log_start(own, passage.state, passage.listings, passage.end)
+        _note_log_start(own, passage, passage.listings)
         _judge(own, passage, passage.state.settled, passage.advance.settled_at)
     asked = intervals.merge(own.shown.offset, own.shown.offset + own.shown.length)
     given_again.forget_below(own.sends, passage.state, needed_from(own, passage.state), asked)
@@ -320,18 +321,24 @@ def _ripe_inside(own: Steps, passage: Passage) -> Transitions:
     return steps
 
 
-def _note_log_start(own: Steps, state: State, listings: Listings, end: int) -> None:
+def _note_log_start(own: Steps, passage: Passage, listings: Listings) -> None:
     """What listings made after the steps tell of the log start at the time of each of them. Steps of which no listing
     can tell, because nobody knows by how much the clocks differ, are not waited for longer than `AWAITED`."""
-    waiting = own.pending = take(own.pending, (own.pending.awaits == 0) | (own.pending.at > end - AWAITED))
-    if not len(waiting) or not len(listings):
+    waiting = own.pending
+    if not waiting.awaits.any():
         return
-    first = listings.after(state, waiting.at, waiting.boot, np.maximum(waiting.first, waiting.previous))
-    told = (waiting.awaits == 1) & (first >= 0)
-    waiting.low = np.where(told, np.maximum(waiting.low, listings.low[np.maximum(first, 0)]), waiting.low)
-    waiting.awaits = np.where(told, 0, waiting.awaits)
-    # What is not asked for any more is written as nothing.
-    waiting.low = np.where(told & (waiting.low <= waiting.previous + 1), 0, waiting.low)
+    waiting.awaits = np.where(waiting.awaits == 1, waiting.at, waiting.awaits)  # as it was kept once
+    if len(listings):
+        first = listings.after(passage.state, waiting.at, waiting.boot, np.maximum(waiting.first, waiting.previous))
+        told = (waiting.awaits > 0) & (first >= 0)
+        waiting.low = np.where(told, np.maximum(waiting.low, listings.low[np.maximum(first, 0)]), waiting.low)
+        waiting.awaits = np.where(told, 0, waiting.awaits)
+        # What is not asked for any more is written as nothing.
+        waiting.low = np.where(told & (waiting.low <= waiting.previous + 1), 0, waiting.low)
+    overdue = (waiting.awaits > 0) & (waiting.awaits <= passage.end - AWAITED)
+    if overdue.any():
+        overdue &= waiting.awaits <= passage.gate.known_through(OBSERVERS) - AWAITED
+        own.pending = take(waiting, ~overdue)
 
 
 def _judge(own: Steps, passage: Passage, frontier: int, decided_at: Callable[[int], int]) -> None:

@@ -261,7 +261,7 @@ class Transitions(Table):
     previous_op: Ints = field(default_factory=lambda: EMPTY)
     low: Ints = field(default_factory=lambda: EMPTY)  # nothing below counts: log start, or settled at the poll
     internal: Ints = field(default_factory=lambda: EMPTY)
-    awaits: Ints = field(default_factory=lambda: EMPTY)  # 1: the log start after the poll is not observed yet
+    awaits: Ints = field(default_factory=lambda: EMPTY)  # since when: the log start after the poll is not observed yet
     boot: Ints = field(default_factory=lambda: EMPTY)
 
 

@@ -71,6 +71,8 @@ READERS = Who(lambda number, process: process.reads or not process.next, writes=
 """Those that may poll here, and those of which it is not known yet whether they do."""
 WRITERS = Who(lambda number, process: process.writes or not process.reads, reads=False)
 """Those that may send here, and those of which it is not known yet what they do."""
+OBSERVERS = Who(lambda number, process: not (process.reads or process.writes))
+"""Those that may ask where the log starts and ends, and those of which it is not known yet what they do."""
 
 
 def only(number: int) -> Who:

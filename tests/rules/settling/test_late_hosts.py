@@ -12,6 +12,7 @@ from tests.rules.histories import History, Store, number
 from tests.rules.liveness_of import at_once, row_by_row
 from tests.rules.settling.going_on import W, going_on, lost
 from tests.rules.test_given_again import Boots
+from tests.rules.test_late_evidence import Hosts
 from tests.rules.whole import Told, whole
 
 
@@ -308,3 +309,39 @@ def test_who_followed_a_reader_on_a_host_that_went_down_may_have_polled_it(
             row.boot = "two, booted anew"
     found = [one.subject for one in whole(fed(h), ["lost-write"])]
     assert found == ([] if read else [(W, 20)])
+
+
+@pytest.mark.parametrize("skips", [True, False], ids=["guilty", "innocent"])
+@pytest.mark.parametrize("away_for", [3_000, 4_000])
+@pytest.mark.parametrize("who", ["r", "o"])
+@pytest.mark.parametrize("fed", [row_by_row, at_once])
+def test_a_step_waits_to_be_told_where_the_log_started_from_when_it_is_here(
+    fed: Callable[[History], Store], who: str, away_for: int, skips: bool
+) -> None:
+    """The host of the reader that went over offset 2, or of the only observer, is away; a value stands there, or a
+    marker."""
+    h = Hosts(one=[p for p in ("w", "r", "s", "o") if p != who], two=[who])
+    h.row("o", "offsets", log_start=0, log_end=0, last_stable=0)
+    h.assign("r")
+    h.assign("s")
+    h.second()
+    begun = len(h.rows)
+    runs = [("w", 0, 5, 0)] if skips else [("w", 0, 2, 0), ("w", 2, 2, 3)]
+    for writer, seq, length, at in runs:
+        h.send(writer, seq, length, at=at)
+    h.poll("s", runs)
+    h.poll("r", [("w", 0, 2, 0)])
+    h.poll("r", [("w", 3, 2, 3)] if skips else [("w", 2, 2, 3)])
+    h.silent = {"two"}
+    for _ in range(away_for // 100):
+        h.time += 99.0
+        h.row("o", "offsets", log_start=0, log_end=5, last_stable=5)
+        h.second()
+    late = [row for row in h.rows[begun:] if row.process == number(who)]
+    h.rows = [row for row in h.rows if row not in late] + late
+    h.silent = set()
+    for _ in range(30):
+        h.row("o", "offsets", log_start=0, log_end=5, last_stable=5)
+        h.second()
+    told = [(one.anomaly, one.subject) for one in whole(fed(h), ["poll-skip", "int-poll-skip", "lost-write"])]
+    assert told == ([("poll-skip", (number("r"), 2))] if skips else [])
