@@ -303,7 +303,7 @@ CONDITIONS: Final = (
     ),
     Anomaly(
         "hanging-transaction", "condition", "while it lasts",
-        "The last stable offset has not moved for longer than the probes' longest transaction timeout and 15 s.",
+        "The last stable offset has not moved for longer than the probes' longest transaction timeout and 30 s.",
         "the last stable offset, the log end, since when, whose transaction it may be",
         (_opened(_STABLE, Field("log_end", "int", "offset", "the end of the log"), SINCE, *_WHOSE),),
         (_closed(),),

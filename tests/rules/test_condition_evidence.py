@@ -105,11 +105,11 @@ CASES: list[tuple[Callable[[History], object], str, list[Told]]] = [
         held_and_let_go, "hanging-transaction",
         [
             Told(
-                "hanging-transaction", (), "the last stable offset stands at 3 for 25 s, and the log ends at 9",
-                {"last_stable": 3, "log_end": 9, "since": at(0.006)}, 26.0, 25.006, "opened",
+                "hanging-transaction", (), "the last stable offset stands at 3 for 40 s, and the log ends at 9",
+                {"last_stable": 3, "log_end": 9, "since": at(0.006)}, 41.0, 40.006, "opened",
             ),
             Told(
-                "hanging-transaction", (), "hanging-transaction ended after 16.0 s", {"lasted_s": 15.994}, 41.0, None,
+                "hanging-transaction", (), "hanging-transaction ended after 16.0 s", {"lasted_s": 15.994}, 56.0, None,
                 "closed",
             ),
         ],
@@ -119,10 +119,10 @@ CASES: list[tuple[Callable[[History], object], str, list[Told]]] = [
         [
             Told(
                 "hanging-transaction", (),
-                "the last stable offset stands at 3 for 75 s, and the log ends at 176: it may be a transaction of id-a,"
+                "the last stable offset stands at 3 for 91 s, and the log ends at 191: it may be a transaction of id-a,"
                 " id-b, or of somebody else",
-                {"last_stable": 3, "log_end": 176, "since": at(2.024), "transactional_ids": ["id-a", "id-b"]},
-                78.0, 77.024, "opened",
+                {"last_stable": 3, "log_end": 191, "since": at(2.024), "transactional_ids": ["id-a", "id-b"]},
+                93.0, 92.024, "opened",
             )
         ],
     ),

@@ -247,7 +247,7 @@ def hanging(world: World, dice: Random) -> Expected:
     partition = world.cluster.partitions[where]
     partition.stuck_at = transactor.sent[where][0].offset
     transactor.finish()
-    for _ in range(45):
+    for _ in range(60):
         world.tick(1.0)
     partition.stuck_at = None
     expected = Expected(conditions=WAITING | {"stuck-consumer"})
