@@ -2,6 +2,11 @@
 
 A *side* is one of these. It is asked in vain from the first question that the observer gives up, and answered again by
 whatever only the leader can have said. What it is told of the other brokers that answer nobody stands beside it.
+
+Time in which nobody asked does not count. A host that stood still, as one that was stopped by SIGSTOP, gives up when it
+goes on what it had asked before, and had waited for nothing meanwhile. An observer that runs gives up far sooner, and
+asks again. So where nothing was given up for longer than `RECENT` it is asked in vain anew from the next question on,
+or, where that was under way meanwhile, from its end. What was told holds until somebody is answered.
 """
 
 from __future__ import annotations
@@ -51,8 +56,10 @@ class Side:
         """The observer asked, and gave up."""
         if time <= self.answered:
             return
+        if self.unanswered >= 0 and self.told < 0 and time - self.unanswered > RECENT:
+            self.end(max(self.unanswered, self.opened))
         if self.asked < 0:
-            self.asked = invoked
+            self.asked = invoked if time - invoked <= RECENT else time
         if self.words.get("error") in NO_LOGIN and words.get("error") not in NO_LOGIN:
             words = words | {"error": self.words["error"]}  # that says why, and the client tells it now and then
         self.unanswered, self.asker, self.words = max(self.unanswered, time), asker, words

@@ -7,7 +7,8 @@ nobody was answered ends that when it ends, and not when it began: whoever tries
 answered after it. That somebody asks
 is told by the observer, which asks each second, whatever the traffic is: rows of its own say that nothing came back. It
 holds once nobody has been answered for so long, and the observer has asked in vain all the time, until somebody is
-answered, or no observer lives that asks.
+answered, or no observer lives that asks. While its host stands still (`rules.settling.standstills`) or its log is late
+nobody knows that it asks, and nothing is told that was not told before.
 
 Who asked is told with it, by run. Where one run's observer asks in vain, none of that run is answered, and others are
 meanwhile, that is a condition of its own, of that run: it may be the network of its host. It explains what waits there.
@@ -39,6 +40,7 @@ from rules.kept.check import Check, News, Passage
 from rules.kept.codec import Table, concat, take
 from rules.kept.outages import OfOneRun, Outages
 from rules.kept.report import Report
+from rules.settling import standstills
 from rules.vocabulary.conditions import UNREACHABLE
 from rules.vocabulary.objectives import SECOND
 from rules.vocabulary.settings import whole
@@ -126,9 +128,9 @@ def fold(own: Reach, passage: Passage) -> None:
         events = [[time, _ANSWERED, since, -1, {"run": own.runs[run]}] for time, since, run in told]
         events += [event for event in own.waiting if event[0] <= end]
         events += [[time, _TICK, time, -1, {}] for time in passage.at.tolist()]
-        own.waiting = [event for event in own.waiting if event[0] > end]
         for event in sorted(events, key=lambda event: event[:4]):
             _follow(own, event, passage.report)
+        own.waiting = [event for event in own.waiting if event[0] > end]
     for side in (own.whole, *own.alone.values()):
         side.forget(end - REMEMBERED)
     if not len(own.answers):
@@ -231,14 +233,13 @@ def _tick(own: Reach, run: str, time: int, report: Report) -> None:
     if time - side.unanswered > (REMEMBERED if _lives(side, report) else liveness + RECENT):
         _end(own, run, time, report)  # nobody asks any more: nothing is known of what would come back
         return
-    due = time - side.since >= liveness and time - side.unanswered <= RECENT
+    if side.told >= 0:
+        due = time - side.told >= AGAIN
+    else:
+        due = time - side.since >= liveness and time - side.unanswered <= RECENT and _goes_on(own, side, time, report)
     if side.opened < 0 and due and (not run or own.whole.opened >= 0 or _others_are_answered(own, time)):
         side.opened = time
-    if (
-        side.opened >= 0
-        and (side.told < 0 or time - side.told >= AGAIN)
-        and (not run or _stands_alone(own, side, time))
-    ):
+    if side.opened >= 0 and due and (not run or _stands_alone(own, side, time)):
         side.told = time
         _tell(own, run, "holds", side.since + liveness, time, report)
 
@@ -251,6 +252,17 @@ def _others_are_answered(own: Reach, time: int) -> bool:
 def _stands_alone(own: Reach, side: Side, time: int) -> bool:
     """Is it told of a run by itself? Where nobody at all is answered, that is told of all together."""
     return side.told >= 0 or (own.whole.opened < 0 and _others_are_answered(own, time))
+
+
+def _goes_on(own: Reach, side: Side, time: int, report: Report) -> bool:
+    """Is it known that the observer which asked last was there then, and asked on?"""
+    process = report.state.processes.get(side.asker)
+    if process is not None and process.told_through < time:
+        return False
+    asked = [(since, at) for at, kind, since, asker, _ in own.waiting if kind == _ASKED and asker == side.asker]
+    stood_within = [[since, at] for since, at in asked if at - since > RECENT]
+    stood = standstills.of_process(report.state, side.asker)
+    return not any(start < time < end for start, end in [*stood, *stood_within])
 
 
 def _lives(side: Side, report: Report) -> bool:

@@ -46,7 +46,7 @@ _REACH: Final = (
     Field("brokers", "list of int", "broker", "those that do not answer; none where only the leader is known not to"),
     Field("known_brokers", "list of int", "broker", "all that are known"),
     Field("whole_cluster", "bool", "", "are these all?"),
-    Field("since", "int", "micros", "when the last answer came"),
+    Field("since", "int", "micros", "when the last answer came, or since when it is asked, where nobody asked before"),
     Field("error", "str", "", "what the client said, null where it said nothing", nullable=True),
     Field("runs", "list of str", "", "the probes that asked: if these are of one host only, it may be its network"),
 )
