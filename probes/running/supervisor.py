@@ -10,7 +10,6 @@ Stopping goes by ranks: those that send first, then those that read, the observe
 
 from __future__ import annotations
 
-import gc
 import logging
 import random
 import threading
@@ -27,6 +26,7 @@ from probes.log.commits.backlog import Spool
 from probes.log.errors import JournalUnwritable, ProbeLogError
 from probes.log.journals.journal import Journal
 from probes.log.life_log import Abandoned, LifeLog
+from probes.running.graveyard import Graveyard
 from probes.workloads.probe import Carried, Counters, Probe, World
 from rules.vocabulary.slices import LOGIN_REFUSED
 
@@ -231,7 +231,7 @@ class Keeper:
                 except ProbeLogError:
                     life_log.let_go()  # the thread that closes would keep it for as long as it takes
                     raise
-                args = (life_log, stuck.returned)
+                args = (probe, life_log, stuck.returned)
                 threading.Thread(target=self._linger, args=args, name=f"closing-{self.spec.name}", daemon=True).start()
                 return
             except Abandoned:
@@ -241,8 +241,9 @@ class Keeper:
         _graveyard.take(probe)
         life_log.end("ok" if error is None else "info", error, invoked=begun)
 
-    def _linger(self, life_log: LifeLog, returned: threading.Event) -> None:
-        """Wait for a client that does not return from closing, and say in its log if it does; another life goes on."""
+    def _linger(self, probe: Probe, life_log: LifeLog, returned: threading.Event) -> None:
+        """Wait for a client that does not return from closing, and say in its log if it does; another life goes on.
+        The clients that would have been closed after it are let go then, at the latest."""
         life_log.beat = lambda: None
         limit = time.monotonic() + CLOSE_LINGER
         try:
@@ -256,6 +257,8 @@ class Keeper:
         except (ProbeError, ProbeLogError) as problem:
             log.warning("probe %s: the log of a client that does not close ends: %s", self.spec.name, problem)
             life_log.let_go()
+        finally:
+            _graveyard.take(probe)
 
 
 class _Attempt:
@@ -278,37 +281,7 @@ class _Attempt:
         self.beat()
 
 
-class _Graveyard:
-    """Lets go of the clients of lives that are over. The library's clean-up may take its time: it is left to a thread
-    that holds them for longer than anybody else does, and takes all that come within a second at once.
-
-    A client and the callbacks that it was given hold each other. Until they are collected a consumer would go on saying
-    to its group that it lives, without ever taking part in a rebalance: all others would wait for it for minutes. And
-    one that could not be closed would go on asking for a login that is refused."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._held: list[Probe] = []
-        self._at_work = False
-
-    def take(self, probe: Probe) -> None:
-        """This life is over, and closed as far as it can be."""
-        with self._lock:
-            self._held.append(probe)
-            if self._at_work:
-                return
-            self._at_work = True
-        threading.Thread(target=self._lower, name="grave", daemon=True).start()
-
-    def _lower(self) -> None:
-        time.sleep(1.0)
-        with self._lock:
-            held, self._held, self._at_work = self._held, [], False
-        held.clear()
-        gc.collect()
-
-
-_graveyard: Final = _Graveyard()
+_graveyard: Final = Graveyard()
 
 
 def _without_frames(error: BaseException | None) -> None:
