@@ -5,9 +5,9 @@ its group that it lives, without ever taking part in a rebalance: all others wou
 could not be closed would go on asking for a login that is refused.
 
 But they must not be ended by the collector itself. librdkafka's clean-up may take its time, and that of a member of a
-group by the consumer protocol (KIP-848) may never return (seen with 2.16). While it runs inside a collection, Python
-begins no other: the clients of all lives after it would stay, with half a dozen threads each. So the clients are taken
-out of the probe that held them, and whoever drops the last one waits for nobody else's.
+group may never return (`probes.kafka.leaving.hear_out`). While it runs inside a collection, Python begins no other: the
+clients of all lives after it would stay, with half a dozen threads each. So the clients are taken out of the probe that
+held them, and who drops one waits for no other.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Any, Final
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 
+from probes.kafka.leaving import hear_out
 from probes.workloads.probe import Probe
 
 HELD_FOR: Final = 1.0
@@ -53,9 +54,15 @@ class Graveyard:
         graves = [[client] for probe in held for client in taken_from(probe)]
         held.clear()
         for grave in graves:
-            # By itself `clear` gives back what is in it, and it is the last that holds it.
-            threading.Thread(target=grave.clear, name="grave", daemon=True).start()
+            threading.Thread(target=_drop, args=(grave,), name="grave", daemon=True).start()
         gc.collect()
+
+
+def _drop(grave: list[Any]) -> None:
+    """Drop the one client in it, which nobody else holds."""
+    if isinstance(grave[0], Consumer):
+        hear_out(grave[0])
+    grave.clear()
 
 
 def taken_from(probe: Probe) -> list[Any]:

@@ -146,6 +146,10 @@ class Reader(Probe):
         else:
             self._consumer.close()
 
+    def let_go(self) -> None:
+        """What its client still tells is nobody's business."""
+        self._closing = True
+
     def poll(self) -> int:
         """One consume call and its rows; returns how many records came."""
         op, invoked = self.log.next_op(), self.log.begin()

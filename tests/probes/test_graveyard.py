@@ -24,8 +24,11 @@ from probes.kafka.client import (
     producer_settings,
 )
 from probes.kafka.errors import ClientError, Crash
-from probes.running.graveyard import taken_from
+from probes.running.graveyard import Graveyard, taken_from
+from probes.workloads.reader import Reader
+from tests.probes.conftest import witness
 from tests.probes.log.lives import wait_for
+from tests.probes.test_consumer_protocol import HEARTBEAT
 from tests.probes.test_supervisor import Running, Scripted
 
 log = logging.getLogger("offsetwatch.client")
@@ -161,3 +164,16 @@ def test_what_comes_of_a_client_that_does_not_close_in_time_goes_when_it_has_clo
         wait_for(lambda: clients() == before + 1, 30)
     finally:
         gc.enable()
+
+
+def test_a_member_that_was_given_partitions_and_never_asked_for_them_ends(stage: Any) -> None:
+    """By the consumer protocol. Dropped as it is, it goes on for ever, and takes a core for it."""
+    one = stage(group_protocol="consumer")
+    before = settled()
+    reader = one.put(Reader, "abandoned", group=f"{one.prefix}-g", mode="subscribe")
+    time.sleep(2 * HEARTBEAT + 1)  # it has been told of its assignment, and nobody has polled
+    rows = len(witness(reader).of("assign"))
+    reader.let_go()
+    Graveyard().take(reader)
+    wait_for(lambda: clients() == before, 30)
+    assert len(witness(reader).of("assign")) == rows

@@ -156,6 +156,10 @@ class Aborts(Probe):
         if self._transactor is not None and not self._unusable:
             self._transactor.close()
 
+    def let_go(self) -> None:
+        if self._membership is not None:
+            self._membership.close()
+
     def transact(self, intent: Literal["commit", "abort"], rebalance: Rebalance | None = None) -> bool:
         """One transaction, if there is something to poll; with a rebalance inside, if wanted. Whether there was one.
 

@@ -163,6 +163,10 @@ class Transform(Probe):
             for transactor in self._transactors.values():
                 transactor.close()
 
+    def let_go(self) -> None:
+        if self._membership is not None:
+            self._membership.close()
+
     def transform(self, trouble: str | None = None) -> None:
         """Transform what is there, if anything is. `trouble`: crash when the outputs are "sent", after the "offsets" or
         in the "end", or provoke a "rebalance" inside the transaction. Raises ClientError, ClientStuck and Crash, after
