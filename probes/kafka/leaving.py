@@ -50,5 +50,6 @@ def hear_out(consumer: Consumer) -> None:
         if held := consumer.assignment():
             consumer.pause(held)  # the client drops what it has of them
         for _ in range(_MOST_HEARD):
-            if not consumer.consume(500, 0.0):
+            # What it takes is acknowledged, and the answer may give it more.
+            if not consumer.consume(500, _LOOK):
                 return
