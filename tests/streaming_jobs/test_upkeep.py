@@ -19,6 +19,7 @@ from rules.vocabulary.slices import to_table
 from rules.vocabulary.times import micros
 from streaming_jobs.config import JobConfig, UpkeepConfig
 from streaming_jobs.integrity_job import IntegrityJob
+from streaming_jobs.tables import data_file
 from streaming_jobs.tables.delta_tables import open_table
 from streaming_jobs.tables.upkeep import Step, Survey, Upkeep, plan
 from tests.streaming_jobs.probe_log import commit, duplicates
@@ -105,7 +106,9 @@ def _day(rows: pa.Table, day: date) -> pa.Table:
     )
 
 
-def test_small_files_are_compacted_and_old_days_go(tmp_path: Path) -> None:
+def test_small_files_are_compacted_and_old_days_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[Path] = []
+    monkeypatch.setattr(data_file, "sync", synced.append)
     config = JobConfig.model_validate({"root": tmp_path, "upkeep": {"small_files": 5, "history_days": 10}})
     parts = [to_table(part) for part in duplicates(8)]
     for rows in parts[:2]:
@@ -118,6 +121,7 @@ def test_small_files_are_compacted_and_old_days_go(tmp_path: Path) -> None:
     table = DeltaTable(str(config.history_path)).to_pyarrow_table()
     assert set(table["date"].to_pylist()) == {NOW.date()}
     (compact,) = DeltaTable(str(config.history_path)).file_uris()
+    assert Path(compact) in synced, "what it replaces is deleted"
     columns = pq.ParquetFile(compact).metadata.row_group(0)
     told = {(one := columns.column(i)).path_in_schema: one.encodings for i in range(columns.num_columns)}
     assert "DELTA_BINARY_PACKED" in told["completed"] and "DELTA_BINARY_PACKED" not in told["topic"]

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from probes.log.commits import data_files
 from probes.log.commits.compaction import keep_compact, tend
 
 
@@ -33,6 +34,15 @@ def test_it_is_compacted_from_so_many_files_on_and_holds_the_same_rows(log: str)
     assert files(log) == 1
     assert sorted(DeltaTable(log).to_pyarrow_table()["number"].to_pylist()) == list(range(10))
     assert tend(log, 10) == 0
+
+
+def test_what_it_wrote_survives_the_loss_of_the_host(log: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it replaces is deleted."""
+    synced: list[Path] = []
+    monkeypatch.setattr(data_files, "sync", synced.append)
+    tend(log, 10)
+    (made,) = DeltaTable(log).file_uris()
+    assert {Path(made), Path(log) / "_delta_log" / f"{10:020}.json"} <= {*synced}
 
 
 def test_no_row_is_news_to_a_reader(log: str) -> None:
