@@ -270,87 +270,6 @@ def none_to_another_process(h: History) -> None:
     read(h, None, by="o")
 
 
-def join(h: History, process: str, *, assigned: bool = True) -> None:
-    """It becomes a member of the group, and holds the partition or does not."""
-    for f, holds in (("subscribe", False), ("assign", assigned)):
-        h.row(process, f, group="g", mode="subscribe", assigned=holds)
-
-
-def none_to_a_member_that_joined_later(h: History) -> None:
-    """Somebody deleted it, or the cluster did, while the group had no member."""
-    commit(h, 100)
-    h.time += 5
-    join(h, "s")
-    read(h, None, by="s")
-    read(h, None, by="o")
-
-
-def none_to_a_member_long_after_it_joined(h: History) -> None:
-    """What is known of its joining is kept while it lives."""
-    commit(h, 100)
-    join(h, "s")
-    for _ in range(100):
-        h.time += 0.996
-        read(h, 100, by="o")
-        commit(h, 100, by="t")
-    read(h, None, by="s")
-
-
-def an_older_one_to_a_member_that_joined_later(h: History) -> None:
-    commit(h, 50)
-    commit(h, 100)
-    join(h, "s")
-    read(h, 50, by="s")
-
-
-def none_to_a_member_that_had_joined_before(h: History) -> None:
-    """Its coordinator may have been deposed since."""
-    join(h, "s")
-    commit(h, 100)
-    read(h, None, by="s")
-
-
-def none_to_a_member_that_had_joined_before_and_joins_again(h: History) -> None:
-    join(h, "s")
-    commit(h, 100)
-    join(h, "s")
-    read(h, None, by="s")
-
-
-def none_to_a_member_that_joined_meanwhile(h: History) -> None:
-    h.row("s", "subscribe", group="g", mode="subscribe", assigned=False)
-    commit(h, 100)
-    h.row("s", "assign", group="g", mode="subscribe", assigned=True)
-    read(h, None, by="s")
-
-
-def none_to_a_member_that_holds_nothing(h: History) -> None:
-    commit(h, 100)
-    join(h, "s", assigned=False)
-    read(h, None, by="s")
-
-
-def none_to_one_that_has_left(h: History) -> None:
-    commit(h, 100)
-    join(h, "s")
-    h.row("s", "revoke", group="g", mode="subscribe", assigned=False)
-    read(h, None, by="s")
-
-
-def none_before_it_was_a_member(h: History) -> None:
-    commit(h, 100)
-    h.row("s", "subscribe", group="g", mode="subscribe", assigned=False)
-    read(h, None, by="s")
-    h.row("s", "assign", group="g", mode="subscribe", assigned=True)
-
-
-def rewound_before_it_joined(h: History) -> None:
-    commit(h, 100)
-    commit(h, 50)
-    join(h, "s")
-    read(h, 50, by="s")
-
-
 def rewound(h: History) -> None:
     commit(h, 100)
     commit(h, 50)
@@ -504,9 +423,6 @@ GUILTY = [
     (dropped_again, [lost(100, 50, 0.006), lost(120, 50, 0.012)]),
     (told_none, [lost(100, None, 5.006, after=5.003)]),
     (told_none_after_a_rewind, [lost(40, None, 0.006)]),
-    (none_to_a_member_that_joined_later, [lost(100, None, 5.008, to=number("s"), after=5.005)]),
-    (none_to_a_member_long_after_it_joined, [lost(100, None, 100.008, to=number("s"), after=100.005)]),
-    (an_older_one_to_a_member_that_joined_later, [lost(100, 50, 0.01, to=number("s"), after=0.005)]),
     (told_too_high_when_that_is_long_ago, [foreign(86, None, 121.010)]),
     (told_none_when_that_is_long_ago, [lost(12, None, 121.008)]),
     (went_back_when_that_is_long_ago, [
@@ -517,10 +433,7 @@ GUILTY = [
 INNOCENT = [
     went_back_to_a_commit, went_back_to_an_indefinite_commit, went_back_to_a_transaction_s_offset,
     went_back_to_where_a_dead_transaction_had_polled, of_two_groups, read_at_the_same_time, of_two_hosts,
-    told_to_another_process, none_to_another_process, none_to_a_member_that_had_joined_before,
-    none_to_a_member_that_had_joined_before_and_joins_again,
-    none_to_a_member_that_joined_meanwhile, none_to_a_member_that_holds_nothing, none_to_one_that_has_left,
-    none_before_it_was_a_member, rewound_before_it_joined, rewound, rewound_without_an_answer, landed_late,
+    told_to_another_process, none_to_another_process, rewound, rewound_without_an_answer, landed_late,
     landed_late_of_no_named_group, overtaken, overtaken_by_what_was_answered_first, never_acknowledged, fenced,
     asked_before_the_answer, committed_by_another_host_since, committed_by_another_host_soon_after,
     committed_by_another_host_of_which_nothing_is_known, shared_with_a_member_on_another_host,
