@@ -68,7 +68,8 @@ def place(state: State, chunks: Chunks, new: Places, at: Ints, settled: int | No
     (`rules.audit.digests`), save what contradicts itself, or the log where that is kept for readers whose rows come
     late; `settled`: where the frontier was, if this step has moved it on already."""
     before, frontier = state.log, state.settled if settled is None else settled
-    above = concat(_contradicting(before, new, frontier), _above(new, frontier))
+    below = concat(_contradicting(before, new, frontier), _moved_to_holes(chunks, before, new, frontier))
+    above = concat(below, _above(new, frontier))
     late, twice = _late_duplicates(new, frontier)
     if not len(above):
         return Placed(new, at, before, before, twice, late=late)
@@ -119,6 +120,25 @@ def _contradicting(known: Places, new: Places, frontier: int) -> Places:
         for a, b in zip(*intervals.merge(low[low < high], high[low < high]), strict=True):
             found.append((int(a), writer, seq + int(a) - offset, int(b - a)))
     return Places(*np.array(found, np.int64).reshape(-1, 4).T)
+
+
+def _moved_to_holes(chunks: Chunks, known: Places, new: Places, frontier: int) -> Places:
+    """What was placed below the frontier where the log is still kept and nothing is known to stand, of values that were
+    placed before: these stand elsewhere, since whatever stood here would be known."""
+    if not len(known) or not len(new) or max(kept_from := int(known.offset[0]), int(new.offset.min())) >= frontier:
+        return Places()
+    below = _above(new, kept_from)
+    below, _ = merged(take(below, below.offset < frontier))
+    length = np.minimum(below.length, frontier - below.offset)
+    stood = intervals.merge(known.offset, known.offset + known.length)
+    rows: list[tuple[int, int, int, int]] = []
+    for i in indices(~intervals.contained(*stood, below.offset, below.offset + length)).tolist():
+        offset, writer, seq = int(below.offset[i]), int(below.writer[i]), int(below.seq[i])
+        hole = intervals.subtract(np.array([offset]), np.array([offset + int(length[i])]), *stood)
+        of = np.full(len(hole[0]), writer, np.int64)
+        _, start, end = chunks.having("placed", (of, hole[0] - offset + seq, hole[1] - offset + seq))
+        rows += [(a - seq + offset, writer, a, b - a) for a, b in zip(start.tolist(), end.tolist(), strict=True)]
+    return Places(*np.array(rows, np.int64).reshape(-1, 4).T)
 
 
 def _again(state: State, chunks: Chunks, new: Values, before: Places, after: Places) -> Values:

@@ -121,3 +121,30 @@ def test_a_late_reader_shows_by_itself_that_a_value_stands_twice(fed: Callable[[
     h.second()
     told = whole(fed(h), ["duplicate"])
     assert [(one.subject, one.evidence["offsets"]) for one in told] == ([((number("w"), 3), [3, 5])] if twice else [])
+
+
+@pytest.mark.parametrize("stood_before", [True, False])
+@pytest.mark.parametrize("fed", [row_by_row, at_once, finished])
+def test_what_a_late_reader_was_shown_in_a_hole_stands_twice_if_it_stood_before(
+    fed: Callable[[History], Store], stood_before: bool
+) -> None:
+    """Each of its rows may be in a step of its own: what stands elsewhere is known of others, by whom the hole was
+    settled. A value that nobody has placed before stands once."""
+    h = Hosts(one=("w", "r", "observer"), two=("q",))
+    h.assign("r")
+    h.assign("q")
+    h.second()
+    h.silent = {"two"}
+    h.send("w", 0, 5, at=0)
+    h.send("w", 5, type="info")
+    h.send("w", 6, 2, at=6)
+    h.poll("r", [("w", 0, 5, 0), ("w", 6, 2, 6)])
+    h.row("observer", "offsets", log_start=0, log_end=8, last_stable=8)
+    for _ in range(100):
+        h.second()
+    h.silent = set()
+    for run in [("w", 0, 5, 0), ("w", 3 if stood_before else 5, 1, 5), ("w", 6, 2, 6)]:
+        h.poll("q", [run])
+    h.second()
+    found = [(one.subject, one.evidence["offsets"]) for one in whole(fed(h), ["duplicate"])]
+    assert found == ([((number("w"), 3), [3, 5])] if stood_before else [])
