@@ -50,6 +50,7 @@ INCIDENTS: Final = pa.schema(
         ("cluster_name", pa.string()),
         ("since", _TIME), ("until", _TIME),
         *((name, pa.int64()) for name in ("findings", "places")),
+        ("spells", pa.list_(pa.struct([("since", _TIME), ("until", _TIME)]))),
         ("message", pa.string()),
         ("runbook", pa.string()),
     ]
@@ -191,6 +192,7 @@ class Database:
                 "state": "open" if one.open else "over", "cluster": one.cluster, "topic": one.topic, "place": one.place,
                 "cluster_name": one.cluster_name or None,
                 "since": one.since, "until": one.until, "findings": one.findings, "places": one.places,
+                "spells": [{"since": since, "until": until} for since, until in one.stretches],
                 "message": one.message, "runbook": one.runbook,
             }
             for one in incidents.at(sources.now)
@@ -240,7 +242,8 @@ def _text(name: str) -> str:
 
 def _described() -> dict[str, str]:
     own = {
-        "incidents": "One row an incident: what belongs together, open or over.",
+        "incidents": "One row an incident: what belongs together, open or over. A condition that came back soon is one:"
+        " since and until are of its last spell, spells has all of them.",
         "current_findings": "One row a finding: its last event, and what became of it.",
         "clients": "One row a client's life: its name (with its run, where there are several), kind, writer, when it"
         " started.",

@@ -26,6 +26,7 @@ from rules.vocabulary.slices import Run
 from tests.monitor.commands import COMMAND, environment, offsetwatch
 from tests.monitor.postmortem.histories import (
     NOON,
+    OBSERVER,
     OPERATIONS,
     READ,
     READER,
@@ -204,6 +205,26 @@ def test_one_row_a_record(database: Database) -> None:
     ]
 
 
+@pytest.mark.parametrize(("listed", "passed", "lost"), [
+    ([(20, 0), (30, 107)], 10, [105, 106]), ([(20, 0), (30, 107)], 25, []), ([(30, 107)], 10, []),
+    ([(30, 106)], 10, [106]), ([(20, 0), (30, 0)], 25, [105, 106]), ([], 10, [105, 106]),
+], ids=str)  # fmt: skip
+def test_what_was_deleted_before_anybody_went_past_is_not_lost(
+    tmp_path: Path, listed: list[tuple[int, int]], passed: int, lost: list[int]
+) -> None:
+    """`listed`: when the log's start was listed, and where it was then. Who goes past what is no more skips nothing;
+    that it was there still is known by a listing that was made after the pass."""
+    rows = [
+        row("send", WRITER, 1, sent=[Run(WRITER, 0, 105, 2)]),
+        row("poll", READER, passed, polled=[Run(WRITER, 2, 107, 1)], position_before=105, position_after=108, **READ),
+        *(row("offsets", OBSERVER, at, log_start=start, log_end=108, last_stable=108) for at, start in listed),
+    ]
+    write(tmp_path, *STARTS, *rows)
+    with Database(sources(tmp_path)) as opened:
+        told = [(one["offset"], one["how"]) for one in answer(opened, "lost")]
+    assert told == [(offset, "passed") for offset in lost]
+
+
 @pytest.mark.parametrize("listed", [15.0, 10.1, 9.95, 9.0], ids=str)
 def test_what_a_truncation_took_away_is_lost_although_it_was_given_to_readers(tmp_path: Path, listed: float) -> None:
     """Who was given it before the log was cut has it; what stands there since is not lost, nor what stood below. The
@@ -270,6 +291,21 @@ def test_what_was_written_over_is_lost_where_nobody_listed_an_end_between(
         told = [(one["offset"], one["value"], one["how"], one["gone_by"]) for one in answer(opened, "lost")]
     gone_by = None if how == ["passed"] else at(10)
     assert told == [(110 - i, f"writer-1:1519/{10 - i}", how[0], gone_by) for i in range(len(how), 0, -1)]
+
+
+def test_an_incident_that_came_back_tells_of_each_time(tmp_path: Path) -> None:
+    """Of five outages of a cluster within minutes, the last alone could be asked for."""
+    write(tmp_path, *STARTS, *OPERATIONS)
+    away = [
+        finding("cluster-unreachable", (), at=at, event=event, topic="", partition=-1, evidence={"brokers": [1]})
+        for start in (0, 100, 200)
+        for at, event in ((start, "opened"), (start + 40, "closed"))
+    ]
+    record(tmp_path, *away)
+    with Database(sources(tmp_path, now=NOON + 600 * S)) as opened:
+        ((since, until, spells),) = opened.run("select since, until, spells from incidents")
+    assert [(one["since"], one["until"]) for one in spells] == [(at(100 * i), at(100 * i + 40)) for i in range(3)]
+    assert (since, until) == (at(200), at(240))
 
 
 def test_incidents_are_those_of_the_findings(database: Database) -> None:

@@ -12,6 +12,16 @@ passes as (
     from operations
     where f in ('poll', 'txn') and position_before < position_after
 ),
+-- Until when the log held what is missing: what retention or DeleteRecords took away is not lost, and whoever read on
+-- after that went past nothing.
+held as (
+    select
+        m.topic_id, m.partition, m."offset", max(l.invoked) filter (where l.log_start <= m."offset") as held_until,
+        bool_or(l.log_start > m."offset") as deleted
+    from (select distinct topic_id, partition, "offset" from missing) m
+    join operations l on l.topic_id = m.topic_id and l.partition = m.partition and l.f = 'offsets' and l.log_start >= 0
+    group by all
+),
 went_past as (
     select
         m.topic || '/' || m.partition as place, m."offset", m.value, m.completed as acknowledged, m.txn,
@@ -20,6 +30,8 @@ went_past as (
     join passes p
         on p.topic_id = m.topic_id and p.partition = m.partition
         and p.position_before <= m."offset" and m."offset" < p.position_after and p.completed > m.completed
+    left join held h on h.topic_id = m.topic_id and h.partition = m.partition and h."offset" = m."offset"
+    where h.deleted is not true or p.completed <= h.held_until
     group by all
 ),
 truncations as (
