@@ -129,7 +129,7 @@ def arrive(own: Known, new: News) -> None:
 def _count(own: Known, new: News, records: Irregulars) -> None:
     """The same record, seen by many readers, is one finding."""
     columns, chunks, report = new.columns, new.chunks, new.report
-    records = _different(records.take(new.fresh[records.row]))
+    records = _different(records.take(new.fresh[records.row]), columns)
     new_runs = _new_runs(own, columns, records, report)
     order = np.argsort(records.offset >> _SHIFT, kind="stable")
     numbers = (records.offset >> _SHIFT)[order]
@@ -148,18 +148,20 @@ def _count(own: Known, new: News, records: Irregulars) -> None:
         _note_stretches(own, numbers[heads])
 
 
-def _different(records: Irregulars) -> Irregulars:
-    """Each record once, as it came first."""
-    order = np.lexsort((records.hash, records.status, records.offset))
+def _different(records: Irregulars, columns: Columns) -> Irregulars:
+    """Each record once, as it was read first, in the order of these times: rows come in any order."""
+    at = columns.completed[records.row]
+    order = np.lexsort((at, records.hash, records.status, records.offset))
     same = np.zeros(len(order), bool)
     for column in (records.offset, records.status, records.hash):
         ordered = column[order]
         same[1:] = ordered[1:] == ordered[:-1] if column is records.offset else same[1:] & (ordered[1:] == ordered[:-1])
-    return records.take(np.sort(order[~same]))
+    once = np.sort(order[~same])
+    return records.take(once[at[once].argsort(kind="stable")])
 
 
 def _tell(stretch: Stretch, records: Irregulars, columns: Columns, report: Report) -> int:
-    """Count the new records of one stretch, given in the order in which they came, and report those to be told."""
+    """Count the new records of one stretch, given in the order in which they were read, and report those to be told."""
     offset = records.offset & (STRETCH - 1)
     new = ~np.isin(offset, np.array(stretch.known.to_array(), np.int64))
     new[new] = np.isin(np.arange(int(new.sum())), np.unique(offset[new], return_index=True)[1])
@@ -318,7 +320,7 @@ def _note_displaced(own: Known, new: News, records: Irregulars) -> int:
     state, columns, kept = new.state, new.columns, own.displaced
     fresh = new.fresh[records.row]
     records = records.take(fresh & (records.status != CORRUPTED) & (records.offset >= state.settled))
-    records = _different(records)
+    records = _different(records, columns)
     records = records.take(~_is_known(state.log, columns, records))
     records = records.take(records.offset.argsort(kind="stable"))
     clashing = _clashing(state.log, records.offset, np.array([entry[0] for entry in kept], np.int64))

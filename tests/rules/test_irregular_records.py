@@ -284,6 +284,20 @@ def test_a_flood_over_our_own_records(over_own: bool, acknowledged: str) -> None
     assert told[-1].evidence["more_of_the_same"] == 400 - begins - most
 
 
+@pytest.mark.parametrize("status", ["relocated", "corrupted"])
+def test_whoever_read_it_first_is_named_in_whatever_order_the_rows_come(status: Any) -> None:
+    """In the order of their processes, as the rows of a file may be, the audit came before the reader."""
+    h = History()
+    h.irregular("r", record(status, 5))
+    h.time += 24
+    h.irregular("audit", record(status, 5))
+    for rows in (h.rows, h.rows[::-1]):
+        store = Store()
+        store.feed(rows)
+        (told,) = of(store, "relocated-write", "corrupted-record")
+        assert (told.evidence["process"], told.at) == (number("r"), micros(h.rows[0].completed))
+
+
 def test_two_records_at_one_offset_are_told_when_the_second_is_seen() -> None:
     h = History()
     h.irregular("r", Irregular(0, 5, "foreign", 1, V, 0, "topic", 0, "one"))
