@@ -13,7 +13,8 @@ A log that was cut gives its offsets again for as long as it grows through its o
 an offset there holds two values, what was lost and what is there now, was said with the cut (`CutLogs.said`), and so
 were differences between a reading before it and one after it, whenever the two are compared. A reader that went back
 over it when it was cut is no news either, whenever that is found, as where the state is rebuilt.
-Logs that are cut later than `AFTER` are another disaster, and another incident.
+Logs that are cut later than `AFTER` are another disaster, and another incident. What was found in other partitions
+before any of these logs was cut, each of which was known whole at some time, has another cause.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from typing import Final
 
 from alerts.event import FindingEvent
 from alerts.incidents.keys import SIGNS_IN_A_LOG, Key, place_of
+from rules.vocabulary.times import from_micros
 
 TRUNCATION: Final = "log-truncation"
 SIGNS: Final = frozenset(
@@ -65,11 +67,20 @@ class CutLogs:
     first: datetime
     newest: datetime
     places: set[Key] = field(default_factory=set)
+    whole: datetime | None = None
+    """When each of them may have been cut already: the first at which an offset was known that one of them lost. None
+    where of one that is not told."""
     again: dict[Key, tuple[int, int]] = field(default_factory=dict)
     """By place, the first offset and the last that the log gives again."""
 
     def note(self, cut: FindingEvent) -> None:
         """One more log was cut."""
+        known_since = cut.evidence.get("known_since")
+        since = from_micros(known_since) if isinstance(known_since, int) else None
+        if not self.places:
+            self.whole = since
+        elif self.whole is not None:
+            self.whole = None if since is None else min(self.whole, since)
         self.first, self.newest = min(self.first, cut.at), max(self.newest, cut.at)
         place = place_of(cut)
         if len(self.places) < PLACES:
@@ -110,7 +121,12 @@ class CutLogs:
 
     def near(self, at: datetime) -> bool:
         """Is this log time about when a log was cut?"""
-        return self.first - BEFORE <= at <= self.newest + AFTER
+        return self._earliest() <= at <= self.newest + AFTER
+
+    def _earliest(self) -> datetime:
+        """When the first sign of them may have been found."""
+        early = self.first - BEFORE
+        return early if self.whole is None else max(early, self.whole - SOON)
 
 
 class Cuts:

@@ -9,8 +9,9 @@ What is grouped:
 - A violation joins the incident that is named for its anomaly, of its severity and topic, while that goes on, whatever
   the partition; else one that concerns the same transaction, value or offset; else one of the same log within `AFTER`
   of it, where both tell of the log's order; else it begins one. What tells of groups' committed offsets joins first of
-  all what told of such within `AFTER`. A loss joins that of a loss alone. What came with an
-  incident of another name takes nothing of its own name with it: people are told of that when it happens.
+  all what told of such within `AFTER`, and so does what a transform of such a group has reflected twice. A loss joins
+  that of a loss alone. What came with an incident of another name takes nothing of its own name with it: people are
+  told of that when it happens.
 - Conditions of one anomaly and topic are one incident with their partitions inside. Those about the set-up of a
   cluster, or about processes (`OF_THE_CLUSTER`), are one incident per cluster. Who is refused for want of the same
   right, or by the same login, is in one with all others, whatever their conditions are called.
@@ -60,7 +61,17 @@ from alerts.incidents.cut_logs import AFTER, MISSING, SIGNS, TRUNCATION, Cuts
 from alerts.incidents.group import Group
 from alerts.incidents.incident import LOSSES, Became, Incident, Names, nameless
 from alerts.incidents.judged import judged
-from alerts.incidents.keys import IN_A_MOMENT, OF_A_LOG, SIGNS_IN_A_LOG, Key, keys_of, place_of
+from alerts.incidents.keys import (
+    IN_A_MOMENT,
+    OF_A_GROUP,
+    OF_A_LOG,
+    OF_AN_INPUT,
+    REFLECTED,
+    SIGNS_IN_A_LOG,
+    Key,
+    keys_of,
+    place_of,
+)
 from alerts.incidents.outage import SHORTLY, Outage, tellable_from
 from rules.vocabulary.conditions import EXPLAIN_WHAT_WAITS, WAIT_ON_THE_CLUSTER
 from rules.vocabulary.times import EPOCH
@@ -205,6 +216,8 @@ class Incidents:
             free = True  # a condition is where it was told last
         elif key[0] == "group" and event.anomaly != group.first.anomaly:
             free = False  # the next one of its name may be elsewhere, or have nothing to do with it
+        elif key[0] == OF_A_GROUP and event.anomaly == REFLECTED != group.first.anomaly:
+            free = False  # that a group reflects something twice says nothing of its commits
         else:
             free = known is None or known == number or not self._goes_on(known, event)
         if free and (len(group.keys) < LINKS or key[0] == "group" or event.event == "opened"):
@@ -217,6 +230,10 @@ class Incidents:
             cause = self._cause(event)
             if cause is not None:
                 return cause
+        for key in keys:  # an input that stands twice is told already, whatever else has happened
+            number = self._by_key.get(key) if key[0] == OF_AN_INPUT else None
+            if number is not None and self._goes_on(number, event) and self._says(number, event):
+                return number
         cut = next((number for number in self._cuts.holding(event) if self._goes_on(number, event)), None)
         if cut is not None or event.anomaly == TRUNCATION:
             return cut

@@ -32,7 +32,10 @@ _OF_AN_INPUT: Final = frozenset({"duplicate", REFLECTED})
 """An input that stands twice is reflected twice, and told of in the output's topic."""
 OF_A_LOG: Final = "log"
 OF_GROUPS: Final = "offsets of groups"
-IN_A_MOMENT: Final = (OF_A_LOG, OF_GROUPS)
+OF_A_GROUP: Final = "offsets of a group"
+"""A group whose commits are gone begins at older ones, and its transform reflects inputs again."""
+OF_AN_INPUT: Final = "input"
+IN_A_MOMENT: Final = (OF_A_LOG, OF_GROUPS, OF_A_GROUP)
 """Keys by which only what is found about the same time joins: another fault may follow."""
 SIGNS_IN_A_LOG: Final = frozenset(
     {
@@ -74,7 +77,7 @@ def keys_of(event: FindingEvent) -> Iterator[Key]:
         if evidence.get("txn") is not None:
             yield "transaction", event.cluster, evidence["txn"]
         if event.anomaly in _OF_AN_INPUT and "seq" in evidence:
-            yield "input", event.cluster, event.partition, evidence["writer"], evidence["seq"]
+            yield OF_AN_INPUT, event.cluster, event.partition, evidence["writer"], evidence["seq"]
         skipped = evidence.get("skipped")
         for one in (evidence, *(skipped if isinstance(skipped, list) else ())):
             yield from _records(place, one)
@@ -86,12 +89,16 @@ def _committed(event: FindingEvent) -> Iterator[Key]:
     """Offsets that were set from outside are one fact, whatever they are called in which partition, and mostly those of
     several groups: this comes before the incident of its own name, which may be of another time."""
     evidence = event.evidence
-    if evidence.get("group") is None or not (event.anomaly in TELLS or event.anomaly == _ZERO):
+    if evidence.get("group") is None or not (event.anomaly in TELLS or event.anomaly in (_ZERO, REFLECTED)):
+        return
+    if event.anomaly == REFLECTED:
+        yield OF_A_GROUP, event.cluster, evidence["group"]
         return
     offset = 0 if event.anomaly == _ZERO else evidence.get(TELLS[event.anomaly])
     if offset is not None:
         yield "committed", *place_of(event), evidence["group"], offset
     yield OF_GROUPS, event.cluster
+    yield OF_A_GROUP, event.cluster, evidence["group"]
 
 
 def _what(event: FindingEvent) -> Iterator[str]:

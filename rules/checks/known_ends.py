@@ -91,7 +91,8 @@ class Listings(Table):
 
 
 class Listing(NamedTuple):
-    """One of them, and the highest offset known before it was invoked, -1 for none."""
+    """One of them, and the highest offset known before it was invoked, -1 for none, and the step since which that was
+    known, -1 where nobody can say."""
 
     at: int
     domain: int
@@ -99,6 +100,7 @@ class Listing(NamedTuple):
     end: int
     known: int
     done: int
+    since: int = -1
 
 
 @dataclass(slots=True)
@@ -167,15 +169,15 @@ def _early(own: KnownEnds, end: int) -> list[Listing]:
     waiting = take(own.waiting, own.waiting.at <= end)
     if not len(waiting):
         return []
-    known = known_before(own.tops, waiting.domain, waiting.step)
+    known, _ = known_before(own.tops, waiting.domain, waiting.step)
     short = each(waiting.domain[waiting.end <= known])
     return _in_order(own, take(waiting, among(waiting.domain, short))) if short else []
 
 
 def _in_order(own: KnownEnds, listings: Listings) -> list[Listing]:
     listings = take(listings, np.lexsort((listings.end, listings.step, listings.domain, listings.at)))
-    known = known_before(own.tops, listings.domain, listings.step)
-    columns = (listings.at, listings.domain, listings.step, listings.end, known, listings.done)
+    known, since = known_before(own.tops, listings.domain, listings.step)
+    columns = (listings.at, listings.domain, listings.step, listings.end, known, listings.done, since)
     return [Listing(*entry) for entry in zip(*(column.tolist() for column in columns), strict=True)]
 
 
@@ -318,15 +320,18 @@ def bounded(tops: Tops, waiting: Listings) -> Tops:
     return take(tops, keep)
 
 
-def known_before(tops: Tops, domain: Ints, step: Ints) -> Ints:
-    """The highest offset known before the step began in the domain, -1 for none: for each of the entries."""
-    found = np.full(len(step), -1, np.int64)
+def known_before(tops: Tops, domain: Ints, step: Ints) -> tuple[Ints, Ints]:
+    """The highest offset known before the step began in the domain, and the step since which it was, -1 for none: for
+    each of the entries."""
+    found, since = np.full(len(step), -1, np.int64), np.full(len(step), -1, np.int64)
     for number in each(domain):
         own, asked = indices(tops.domain == number), domain == number
         if len(own):
             at = tops.step[own].searchsorted(step[asked], side="left") - 1
-            found[asked] = np.where(at < 0, -1, tops.top[own][np.maximum(at, 0)])
-    return found
+            last = own[np.maximum(at, 0)]
+            found[asked] = np.where(at < 0, -1, tops.top[last])
+            since[asked] = np.where(at < 0, -1, tops.step[last])
+    return found, since
 
 
 def forgotten_before(tops: Tops, domain: int, step: int) -> Tops:

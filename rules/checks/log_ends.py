@@ -84,13 +84,13 @@ class Cut(Table):
 
 @dataclass(slots=True)
 class LogEnds:
-    """`cuts`: [at, domain, step, end listed, offset known, step when done] of listings that wait for a write; `zero`:
-    the same of an end of 0 that waits for the next listing, or empty; `told`: the known offsets of truncations that
-    were reported; `unexplained`: [start, end, how many times it was asked, since when the log is known to end beyond it
-    (-1: not yet)] of ranges that were written again; `sound`: [domain, step, offset known, end] of the last listing of
-    each domain that was not short of what was known; `outlived`: what waited in `cuts` until such a listing came, each
-    with the step and the log time of that one; `gone`: the truncations that were reported; `early`: [domain, step,
-    offset known] of those of them whose listing was not due yet."""
+    """`cuts`: [at, domain, step, end listed, offset known, step when done, step since which that is known] of listings
+    that wait for a write; `zero`: the same of an end of 0 that waits for the next listing, or empty; `told`: the known
+    offsets of truncations that were reported; `unexplained`: [start, end, how many times it was asked, since when the
+    log is known to end beyond it (-1: not yet)] of ranges that were written again; `sound`: [domain, step, offset
+    known, end] of the last listing of each domain that was not short of what was known; `outlived`: what waited in
+    `cuts` until such a listing came, each with the step and the log time of that one; `gone`: the truncations that were
+    reported; `early`: [domain, step, offset known] of those of them whose listing was not due yet."""
 
     written: Written = field(default_factory=Written)
     cuts: list[list[int]] = field(default_factory=list)
@@ -191,6 +191,9 @@ def fold(own: LogEnds, passage: Passage) -> None:
 
 def _report(found: Iterable[Truncation], passage: Passage) -> None:
     for cut, _, again in found:
+        evidence = {"log_end": cut.end, "known": cut.known, "written_again": again}
+        if cut.since >= 0:
+            evidence["known_since"] = cut.at - (cut.done - cut.since) * STEP
         passage.cuts.append(CutLog(cut.at, again))
         where = "there" if again == cut.known else f"at {cut.known + 1 - again} offsets"
         passage.report.add(
@@ -199,7 +202,7 @@ def _report(found: Iterable[Truncation], passage: Passage) -> None:
             f"the log ends at {cut.end}, and offset {cut.known} was acknowledged or polled before; then offset {again}"
             f" was given to another write: what stood {where} is gone",
             at=cut.at,
-            evidence={"log_end": cut.end, "known": cut.known, "written_again": again},
+            evidence=evidence,
         )
 
 
@@ -230,7 +233,7 @@ def _ask(own: LogEnds, passage: Passage) -> None:
 def _judge(own: LogEnds, listing: Listing, passage: Passage | None, *, ever: int) -> list[Truncation]:
     """Take in the next listing; the truncations that it, or what came before it, bears out. Without a `passage`, to
     which a spurious end of 0 is reported, it is not due yet. `ever`: what had been known, whether it is gone or not."""
-    domain, step, end, known, done = listing[1:]
+    domain, step, end, known, done, _ = listing[1:]
     found = _written_over(own, domain, done, listing.at)
     if end > known:
         over = [[*cut, done, listing.at] for cut in own.cuts if cut[1] == domain]
@@ -278,7 +281,7 @@ def _since_it_was_cut(own: LogEnds, listing: Listing) -> Listing:
     step, known_then = _sound(own, listing.domain)
     if gone.domain[last] == listing.domain and gone.step[last] < step < listing.step:
         known = max(known, known_then)  # what was written before a listing that was not short is forgotten with it
-    return listing._replace(known=known)
+    return listing if known == listing.known else listing._replace(known=known, since=-1)
 
 
 def _written_over(own: LogEnds, domain: int, until: int, at: int) -> list[Truncation]:

@@ -140,7 +140,8 @@ def _top_before(state: State, boot: str, when: int) -> int:
     if known is None or (boot and boot not in state.boot_names):
         return -1
     domain, step = (state.boot_names.index(boot), known_ends.STEP * 1000) if boot else (-1, known_ends.STEP)
-    return int(known_ends.known_before(known.tops, np.array([domain]), np.array([when // step]))[0])
+    found, _ = known_ends.known_before(known.tops, np.array([domain]), np.array([when // step]))
+    return int(found[0])
 
 
 def _learn(own: Zeros, new: News, times: _Times) -> _Told:

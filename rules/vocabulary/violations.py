@@ -438,6 +438,7 @@ VIOLATIONS: Final = (
                     Field("log_end", "int", "offset", "the end that was listed"),
                     Field("known", "int", "offset", "the highest acknowledged or polled before"),
                     Field("written_again", "int", "offset", "the lowest given to a later write"),
+                    Field("known_since", "int", "micros", "when that was known first; cut after that", optional=True),
                 ),
             ),
         ),

@@ -12,6 +12,7 @@ from alerts.incidents.cut_logs import AFTER, BEFORE
 from alerts.incidents.grouping import Incidents
 from alerts.incidents.incident import explanation
 from alerts.receivers.memory import Memory
+from rules.vocabulary.times import micros
 from tests.alerts.findings import NOON
 from tests.alerts.incidents import S
 from tests.alerts.test_incidents import standing, told
@@ -269,6 +270,49 @@ def test_what_was_said_a_day_ago_is_counted_and_tells_nobody() -> None:
     incidents.take([grown_over(500, at=2 * 86_400 + 5)])
     assert [one.anomaly for one in incidents.at(NOON + 200_000 * S)] == ["lost-write"]
     assert incidents.classified == {("inconsistent-offsets", "critical"): 1}
+
+
+def whole_until(then: float, **when: Any) -> FindingEvent:
+    """The cut of a log that was still whole then."""
+    known_since = micros(NOON) + round(then * 1e6)
+    return told(CUT, 9, evidence={"log_end": 9, "known": 9, "written_again": 9, "known_since": known_since}, **when)
+
+
+@pytest.mark.parametrize(("found_at", "known_until", "folded"), [
+    (5.0, 50.0, False), (5.0, 16.0, False), (5.0, 14.0, True), (5.0, -500.0, True), (-20.0, -500.0, False),
+])  # fmt: skip
+@pytest.mark.parametrize("before", [True, False])
+def test_what_was_found_elsewhere_while_the_log_was_whole_is_no_part_of_its_cut(
+    found_at: float, known_until: float, folded: bool, before: bool
+) -> None:
+    """Some commits were lost, and a minute later a log of another topic was cut. Whoever was told of the first is not
+    told that it follows from the second."""
+    counted = 20.0 if before else 90.0
+    gone = told("lost-commit", 1, at=found_at, counted=counted, topic="transform-in", partition=1)
+    events = [gone, whole_until(known_until, at=72.0, counted=80.0)]
+    found = standing(*sorted(events, key=lambda one: one.counted), now=100)
+    assert {one.anomaly: one.folded for one in found if one.became is None} == (
+        {CUT: {"lost-commit": 1}} if folded else {CUT: {}, "lost-commit": {}}
+    )
+
+
+def test_of_several_logs_the_one_that_may_have_been_cut_first_counts() -> None:
+    gone = told("lost-commit", 1, at=5.0, counted=20.0, topic="transform-in", partition=1)
+    slow = whole_until(-500.0, at=72.0, counted=81.0, topic="registers")
+    found = standing(gone, whole_until(50.0, at=72.0, counted=80.0), slow, now=100)
+    assert [(one.anomaly, one.folded) for one in found if one.became is None] == [(CUT, {"lost-commit": 1})]
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_an_input_that_stands_twice_is_told_as_that_though_a_log_was_cut_just_before(same: bool) -> None:
+    value = {"writer": 7, "seq": 1}
+    twice = told("duplicate", (7, 1), at=58.0, topic="transform-in", evidence=value)
+    reflected = value | {"seq": 1 if same else 2, "group": "g", "input_offset": 5}
+    again = told("eos-violation", ("twice", "g", 7, 1), at=58.0, counted=60, topic="transform-out", evidence=reflected)
+    found = {one.anomaly: one.folded for one in standing(cut(9, at=6.0), twice, again, now=100)}
+    assert found == (
+        {CUT: {}, "duplicate": {"eos-violation": 1}} if same else {CUT: {"eos-violation": 1}, "duplicate": {}}
+    )
 
 
 def test_another_election_minutes_later_is_told(hook: Hook) -> None:

@@ -510,3 +510,21 @@ def test_all_places_of_an_incident_are_known_beyond_those_that_it_lists() -> Non
     assert (one.places, len(one.subjects)) == (LISTED + 5, LISTED)
     assert set(incidents.places(one.occurrence)) == {f"orders/{n}" for n in range(LISTED + 5)}
     assert incidents.places("another@1") == []
+
+
+@pytest.mark.parametrize(("group", "after", "incidents"), [("g", 7.0, 1), ("h", 7.0, 2), ("g", 70.0, 2)])
+@pytest.mark.parametrize("first", ["lost-commit", "foreign-commit", "eos-violation"])
+def test_what_a_group_reflects_twice_when_its_commits_are_gone_is_one_page(
+    first: str, group: str, after: float, incidents: int
+) -> None:
+    def found(anomaly: str, at: float, group: str) -> FindingEvent:
+        evidence = {"group": group} | (
+            {"writer": 7, "seq": 1} if anomaly == "eos-violation" else {"told": 5, "after": 5}
+        )
+        return told(anomaly, (group, at), at=at, topic="outputs", evidence=evidence)
+
+    second = "lost-commit" if first == "eos-violation" else "eos-violation"
+    stand = standing(found(first, 0.0, "g"), found(second, after, group), now=100)
+    assert {one.anomaly: one.folded for one in stand} == (
+        {first: {second: 1}} if incidents == 1 else {first: {}, second: {}}
+    )

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+from rules.vocabulary.objectives import SECOND
 from rules.vocabulary.slices import Run
-from tests.rules.histories import History, number
+from rules.vocabulary.times import micros
+from tests.rules.histories import START, History, number
 from tests.rules.whole import Told
 
 
@@ -158,16 +160,23 @@ def written_as_the_next_listing_is_made(h: History, invoked: float = 3.02) -> No
     h.time = 4
 
 
-def cut(end: int, known: int, again: int, where: str, *, at: float) -> Told:
+def cut(end: int, known: int, again: int, where: str, *, at: float, since: float) -> Told:
+    """`since`: when the offset was known first, in seconds."""
     said = (
         f"the log ends at {end}, and offset {known} was acknowledged or polled before; then offset {again} was given to"
         f" another write: what stood {where} is gone"
     )
-    return Told("log-truncation", (known,), said, {"log_end": end, "known": known, "written_again": again}, at)
+    return Told(
+        "log-truncation",
+        (known,),
+        said,
+        {"log_end": end, "known": known, "written_again": again, "known_since": micros(START) + round(since * SECOND)},
+        at,
+    )
 
 
-def cut_at_9(at: float) -> Told:
-    return cut(9, 9, 9, "there", at=at)
+def cut_at_9(at: float, *, since: float) -> Told:
+    return cut(9, 9, 9, "there", at=at, since=since)
 
 
 def outlived(h: History, invoked: float) -> None:
@@ -230,24 +239,24 @@ def truncated_below_an_aborted_transaction(h: History) -> None:
 
 
 GUILTY = [
-    (written_by_an_aborted_transaction, cut(4, 9, 4, "at 6 offsets", at=1.004)),
-    (written_by_an_indefinite_transaction, cut(4, 9, 4, "at 6 offsets", at=1.004)),
-    (written_by_a_transaction_whose_process_died, cut(4, 9, 4, "at 6 offsets", at=1.004)),
-    (truncated_below_an_aborted_transaction, cut_at_9(1.004)),
-    (borne_out_by_an_answer_that_came_late, cut(4, 9, 4, "at 6 offsets", at=2.006)),
-    (truncated_below_an_indefinite_poll, cut_at_9(1.004)),
-    (truncated_below_a_poll_in_no_time, cut_at_9(1.004)),
-    (truncated_below_what_a_dead_process_had_polled_beside_others, cut(4, 9, 4, "at 6 offsets", at=6.01)),
-    (truncated, cut(4, 9, 4, "at 6 offsets", at=2.006)),
-    (truncated_in_an_outage, cut(6, 9, 3, "at 7 offsets", at=2.006)),
-    (truncated_beside_a_slow_write, cut(6, 9, 6, "at 4 offsets", at=2.002)),
-    (truncated_below_a_poll, cut(9, 9, 9, "there", at=1.004)),
-    (written_as_the_next_listing_is_made, cut(9, 9, 9, "there", at=2.002)),
-    (truncated_and_never_listed_again, cut(4, 9, 5, "at 5 offsets", at=2.006)),
-    (erased_and_never_listed_again, cut(0, 9, 1, "at 9 offsets", at=2.006)),
-    (erased, cut(0, 9, 0, "at 10 offsets", at=1.004)),
-    (truncated_by_one_clock_of_two, cut(4, 9, 5, "at 5 offsets", at=0.006)),
-    (truncated_below_what_a_dead_process_had_polled, cut(4, 9, 4, "at 6 offsets", at=6.006)),
+    (written_by_an_aborted_transaction, cut(4, 9, 4, "at 6 offsets", at=1.004, since=0.004)),
+    (written_by_an_indefinite_transaction, cut(4, 9, 4, "at 6 offsets", at=1.004, since=0.004)),
+    (written_by_a_transaction_whose_process_died, cut(4, 9, 4, "at 6 offsets", at=1.004, since=0.004)),
+    (truncated_below_an_aborted_transaction, cut_at_9(1.004, since=0.004)),
+    (borne_out_by_an_answer_that_came_late, cut(4, 9, 4, "at 6 offsets", at=2.006, since=0.006)),
+    (truncated_below_an_indefinite_poll, cut_at_9(1.004, since=0.004)),
+    (truncated_below_a_poll_in_no_time, cut_at_9(1.004, since=0.004)),
+    (truncated_below_what_a_dead_process_had_polled_beside_others, cut(4, 9, 4, "at 6 offsets", at=6.01, since=5.0)),
+    (truncated, cut(4, 9, 4, "at 6 offsets", at=2.006, since=0.006)),
+    (truncated_in_an_outage, cut(6, 9, 3, "at 7 offsets", at=2.006, since=0.006)),
+    (truncated_beside_a_slow_write, cut(6, 9, 6, "at 4 offsets", at=2.002, since=1.002)),
+    (truncated_below_a_poll, cut(9, 9, 9, "there", at=1.004, since=0.004)),
+    (written_as_the_next_listing_is_made, cut(9, 9, 9, "there", at=2.002, since=0.002)),
+    (truncated_and_never_listed_again, cut(4, 9, 5, "at 5 offsets", at=2.006, since=0.006)),
+    (erased_and_never_listed_again, cut(0, 9, 1, "at 9 offsets", at=2.006, since=0.006)),
+    (erased, cut(0, 9, 0, "at 10 offsets", at=1.004, since=0.004)),
+    (truncated_by_one_clock_of_two, cut(4, 9, 5, "at 5 offsets", at=0.006, since=-7.994)),
+    (truncated_below_what_a_dead_process_had_polled, cut(4, 9, 4, "at 6 offsets", at=6.006, since=5.006)),
 ]  # fmt: skip
 
 

@@ -91,7 +91,7 @@ def test_in_a_file_no_further_listing_is_waited_for() -> None:
             "log-truncation", (9,),
             "the log ends at 4, and offset 9 was acknowledged or polled before; then offset 4 was given to another"
             " write: what stood at 6 offsets is gone",
-            {"log_end": 4, "known": 9, "written_again": 4}, 1.004,
+            {"log_end": 4, "known": 9, "written_again": 4, "known_since": micros(START) + 4_000}, 1.004,
         )
     ]  # fmt: skip
 
@@ -159,7 +159,7 @@ def test_in_a_long_history_an_early_truncation_is_found(feed: Fed) -> None:
         h.send("v", 1 + i, 1, at=5 + i)
         h.observe(end=6 + i)
     (told,) = whole(feed(h), ["log-truncation"])
-    assert told.evidence == {"log_end": 4, "known": 9, "written_again": 4}
+    assert told.evidence == {"log_end": 4, "known": 9, "written_again": 4, "known_since": micros(START) + 6_000}
 
 
 def written_while_a_row_is_missing(h: History) -> Iterator[Slice | None]:
@@ -197,7 +197,7 @@ def test_a_truncation_while_a_row_is_missing_is_found_at_once_and_told_once() ->
             told = [(one.subject, one.evidence) for one in whole(store, RULES)]
         else:
             store.feed([row])
-    assert told == [((9,), {"log_end": 4, "known": 9, "written_again": 4})]
+    assert told == [((9,), {"log_end": 4, "known": 9, "written_again": 4, "known_since": micros(START) + 4_000})]
     assert [(one.subject, one.evidence) for one in whole(store, RULES)] == told
 
 
@@ -271,7 +271,10 @@ def test_a_truncation_while_a_missing_row_is_waited_for_is_found_in_a_long_log(c
     known = 240 * 16
     told = [(one.subject, one.evidence) for one in whole(store, RULES)]
     expected = {"log_end": known - 29, "known": known, "written_again": known - 29}
-    assert told == ([((known,), expected)] if cut else [])
+    assert [(subject, {**evidence, "known_since": 0}) for subject, evidence in told] == (
+        [((known,), {**expected, "known_since": 0})] if cut else []
+    )
+    assert [round((evidence["known_since"] - micros(START)) / SECOND, 1) for _, evidence in told] == [240.5] * cut
     assert told_by == ([pytest.approx(260, abs=1)] if cut else [])
 
 
