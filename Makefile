@@ -5,7 +5,8 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PACKAGES := monitor probes streaming_jobs rules alerts deploy
 SOON := not evening and not drills and not alone
-QUICK := not kafka and not spark and not slow and $(SOON)
+ALONE := not kafka and not spark and not slow and $(SOON)
+QUICK := $(ALONE) and not long
 
 # Where the environment says that Python keeps no bytecode, every process that a test starts compiles all modules anew,
 # and each of pytest's rewrites all tests: a tenth of their processor time.
@@ -41,14 +42,17 @@ test: $(READY)
 	wait $$rules || failed=1; \
 	cat $$said; exit $$failed
 
-# What needs no broker and no Spark, and does not try thousands of random histories: for the time between two thoughts.
+# Some of what needs no broker and no Spark, for the time between two thoughts: each case is tried, in one of the ways in
+# which `make test` tries it, and tests marked `long` are left out. One process more than there are processors: they wait
+# for what they start, now and then.
 quick: $(READY)
-	$(BIN)/python -m pytest -n auto --dist worksteal -m "$(QUICK)"
+	$(BIN)/python -m pytest -n "$$(($$(nproc) + 1))" --dist worksteal --one-way -m "$(QUICK)"
 
-# Which lines those reach: fails where they are fewer than the floor in pyproject.toml, and names the files.
+# Which lines all that needs no broker and no Spark reaches, in every way: fails where they are fewer than the floor in
+# pyproject.toml, and names the files.
 coverage: $(READY)
 	@mkdir -p .offsetwatch/coverage
-	$(BIN)/python -m pytest -n auto --dist worksteal -m "$(QUICK)" --cov --cov-report=term
+	$(BIN)/python -m pytest -n auto --dist worksteal -m "$(ALONE)" --cov --cov-report=term
 
 # What takes too long for each change, one after the other: whole evenings on call with real clusters, probes, checks and
 # receivers, dashboards asked at a real Prometheus, rebuilds that are killed. Half an hour on a calm machine; on one that

@@ -38,6 +38,8 @@ LONGEST = (
     "monitor/drill/test_drills", "monitor/test_stop", "monitor/drill/proxy/test_lies", "monitor/drill/proxy/test_side",
 )  # fmt: skip
 """Files that took a minute or more when they were measured last, the longest first: none of them may come last."""
+WAY = "fed"
+"""The parameter by which a test of the rules is given its history in several ways."""
 TOGETHER = frozenset(
     f"tests/{name}.py"
     for name in (
@@ -61,7 +63,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FilesTogethe
     return FilesTogether(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    told = "give each test's history to the rules in one way only; which of its ways that is differs from case to case"
+    parser.addoption("--one-way", action="store_true", help=told)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark what needs a broker or Spark, so that `make quick` can leave it out.
 
     Files with such tests come first, the longest of them before the others, and these in an order that has nothing to
@@ -77,6 +84,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     longest = {f"tests/{name}.py": place for place, name in enumerate(LONGEST)}
     place = {one: longest.get(one, len(LONGEST) if one in waiting else len(LONGEST) + 1) for one in file.values()}
     items.sort(key=lambda item: (place[file[item]], crc32(file[item].encode())))
+    if config.getoption("one_way"):
+        kept = _one_way(items)
+        config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+        items[:] = [item for item in items if item in kept]
+
+
+def _one_way(items: list[pytest.Item]) -> set[pytest.Item]:
+    """Of each case, which its test and its parameters but `fed` name, the way whose name has the lowest checksum: any
+    of them, and the same one each time."""
+    found: dict[object, pytest.Item] = {}
+    for item in sorted(items, key=lambda item: crc32(item.nodeid.encode())):
+        given = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+        case = frozenset((name, id(value)) for name, value in given.items() if name != WAY)  # few have a hash
+        found.setdefault((item.nodeid.partition("[")[0], case), item)
+    return set(found.values())
 
 
 def pytest_collection_finish() -> None:

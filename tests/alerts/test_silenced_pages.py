@@ -61,6 +61,7 @@ def paging(url: str, phone: Sink, folder: Path) -> Paging:
     return made
 
 
+@pytest.mark.long
 def test_nobody_is_told_while_a_cluster_is_silenced_and_then_of_what_is_still_open(tmp_path: Path) -> None:
     silences = FolderSilences(path_of(tmp_path / "told"))
     now = machine_time()

@@ -78,6 +78,7 @@ def test_what_pyspark_has_is_left_out(registry: Registry) -> None:
     ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("harm", ["truncated", "removed", "list lost", "definition changed"])
 def test_a_folder_that_is_not_whole_is_fetched_again(registry: Registry, harm: str) -> None:
     registry.publish(APP, LIB)
@@ -99,6 +100,7 @@ def test_a_folder_that_is_not_whole_is_fetched_again(registry: Registry, harm: s
     assert set(jar.parent.iterdir()) == {*jars, jar.parent / "jars.json"}
 
 
+@pytest.mark.long
 def test_a_missing_artefact_is_named(registry: Registry) -> None:
     with pytest.raises(JarsMissing, match=r"^cannot fetch org\.example:app:1\.0: not found; the log is .*ivy\.log$"):
         resolved(print, SET)

@@ -89,6 +89,7 @@ def test_finds_exactly_what_is_in_a_history(case: Case, checked: Checked) -> Non
 LOST = "0 ok send >3 1@0 2@1\n1 ok poll <3 2@1"
 
 
+@pytest.mark.long
 def test_edn_and_json_give_the_same_verdict(checked: Checked) -> None:
     for case in CASES:
         plain, other = checked(case.history), checked(case.history, as_edn=True)

@@ -104,6 +104,7 @@ def test_a_command_that_read_tables_and_fails_leaves_with_its_own_code(tmp_path:
     assert (broken.returncode, broken.stdout) == (1, "") and "Traceback" in broken.stderr
 
 
+@pytest.mark.long
 def test_a_command_that_ran_ends_while_a_library_is_at_work(tmp_path: Path) -> None:
     """A monitor ended by SIGSEGV in one stop of twelve: deltalake was looking after a table, and came back into an
     interpreter that was going. What is done at the exit is done all the same, and who is no daemon is waited for."""

@@ -124,6 +124,7 @@ def test_who_may_have_been_taken_over_from_tells_nothing(tables: TableUrl, tmp_p
         assert told(hook) == []
 
 
+@pytest.mark.long
 def test_who_lost_the_store_for_long_tells_that_it_checks_nothing(
     tables: TableUrl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,6 +10,7 @@ import pytest
 from tests.monitor.commands import COMMAND, environment, offsetwatch, offsetwatch_given
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "words", ["--version", "status", "check missing.edn", "findings --kind x", "drill run", "--debug findings"]
 )

@@ -72,6 +72,7 @@ def held(tables: TableUrl) -> Iterator[subprocess.Popen[str]]:
         child.kill()
 
 
+@pytest.mark.long
 def test_it_waits_for_the_lease_and_another_is_refused(tables: TableUrl, server: int, tmp_path: Path) -> None:
     """What comes after the lease is the port of the metrics, which is taken here."""
     with socket.socket() as taken, held(tables) as holder:
@@ -96,6 +97,7 @@ def test_it_waits_for_the_lease_and_another_is_refused(tables: TableUrl, server:
     assert said(tmp_path)[-1].startswith(f"offsetwatch: metrics cannot be served on 127.0.0.1:{port}: ")
 
 
+@pytest.mark.long
 def test_a_checkpoint_of_ones_own_is_left_where_another_monitor_was_at_work_since(
     tables: TableUrl, tmp_path: Path
 ) -> None:

@@ -70,6 +70,7 @@ def test_a_bucket_that_is_not_there_is_told_in_a_line(
     assert "s3://nobody/tables" in refused.stderr and "NoSuchBucket" in refused.stderr
 
 
+@pytest.mark.long
 def test_where_nobody_has_written_nothing_was_checked(given: Mapping[str, str], tmp_path: Path) -> None:
     empty = dict(given) | {"OFFSETWATCH_JOB__TABLES": "s3://bucket/empty/tables"}
     told = offsetwatch("findings", cwd=tmp_path, **empty)

@@ -163,6 +163,7 @@ def back_before_the_others(h: Two) -> None:
     h.go(40)
 
 
+@pytest.mark.long
 @FEEDS
 @pytest.mark.parametrize(
     "build",

@@ -113,6 +113,7 @@ def subjects(findings: Sequence[Finding]) -> set[tuple[str, tuple[int | str, ...
     return {(f.anomaly, f.subject) for f in findings}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("parts", [1, 7, 60])
 @pytest.mark.parametrize("markers", [0, 3, 100])
 def test_a_log_that_stays_is_found_to_stay(markers: int, parts: int) -> None:

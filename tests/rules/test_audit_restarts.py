@@ -37,6 +37,7 @@ def restarted(log: Log, later: Log, stops: list[int], *, back: int = 0, size: in
     return h
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("parts", [1, 9, 60])
 @pytest.mark.parametrize("back", [0, 1, 130, 333])
 @pytest.mark.parametrize("lost", [1500, 1640, 1790, 1990])
@@ -48,6 +49,7 @@ def test_what_vanished_from_a_block_in_which_readers_began_anew_is_found(lost: i
     assert subjects(explained(h, store)) == {("vanished-record", (lost, W, lost))}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("parts", [1, 9, 60])
 @pytest.mark.parametrize("markers", [0, 3, 100])
 @pytest.mark.parametrize("back", [0, 1, 130, 333, 1500])
@@ -59,6 +61,7 @@ def test_a_log_that_stays_is_found_to_stay(back: int, markers: int, parts: int) 
         assert found(store.findings) == set()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("parts", [1, 9, 40])
 @pytest.mark.parametrize("audited", [1610, 1700, 1900])
 @pytest.mark.parametrize("back", [0, 120])

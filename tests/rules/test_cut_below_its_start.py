@@ -124,6 +124,7 @@ def test_an_end_of_zero_that_was_told_to_be_a_cut_while_a_row_was_missing_is_not
     assert [one for one in whole(store, names) if one.subject[0] != "acknowledgement"] == told
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("missing", [3, 10, 30, 50])
 def test_nothing_is_dated_before_the_log_where_the_beginning_is_missing(missing: int) -> None:
     h, store = cut(History(), 0, lost=5), Store()
@@ -179,6 +180,7 @@ def test_what_nobody_reads_of_the_log_as_it_is_since_is_told(late: bool) -> None
     assert [one.event for one in whole(store, ["unseen"])] == ["opened"]
 
 
+@pytest.mark.long
 @FEEDS
 @pytest.mark.parametrize("unread", [0, 1, 6])
 @pytest.mark.parametrize("again", [110, 114])

@@ -291,6 +291,7 @@ def test_where_two_values_stand_at_an_offset_who_went_over_it_may_have_gone_over
     assert sorted((one.anomaly, one.subject) for one in found) == [("inconsistent-offsets", (3,)), *lost]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("placed", [True, False])
 @pytest.mark.parametrize("sent_first", [True, False])
 @pytest.mark.parametrize("before", [True, False])
@@ -337,6 +338,7 @@ def test_what_a_late_host_tells_of_an_offset_that_was_given_again(
         )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("before", [True, False])
 @pytest.mark.parametrize("gone", [True, False])
 def test_a_value_whose_sender_is_late_waits_for_it(before: bool, gone: bool) -> None:

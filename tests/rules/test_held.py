@@ -57,6 +57,7 @@ def live(rows: Sequence[Slice]) -> Store:
     return store
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("ahead", [0.0, 90.0, -90.0, 600.0, -600.0])
 @pytest.mark.parametrize("polled", [True, False], ids=["innocent", "guilty"])
 def test_what_another_host_did_by_another_clock_counts(ahead: float, polled: bool) -> None:
@@ -126,6 +127,7 @@ def after_a_cut(skipped: int | None) -> History:
     return h
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("skipped", [102, None], ids=["guilty", "innocent"])
 def test_what_is_not_judged_yet_forgets_no_send(skipped: int | None) -> None:
     h = after_a_cut(skipped)

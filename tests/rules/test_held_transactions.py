@@ -34,6 +34,7 @@ def told(findings: list[Finding]) -> list[tuple[str, tuple[int | str, ...]]]:
     return sorted((f.anomaly, f.subject) for f in findings if f.anomaly in wanted and f.event == "raised")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("guilty", [True, False], ids=["guilty", "innocent"])
 @pytest.mark.parametrize("type", ["info", "ok"])
 @pytest.mark.parametrize("pieces", [1, 2, 7])

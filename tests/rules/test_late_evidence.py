@@ -187,6 +187,7 @@ HELD: list[tuple[Callable[[Hosts], list[Slice]], tuple[str, int], str, str]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("build", "subject", "hold", "message"), HELD, ids=[c[0].__name__ for c in HELD])
 def test_who_is_late_is_named_and_why(
     build: Callable[[Hosts], list[Slice]], subject: tuple[str, int], hold: str, message: str
@@ -341,6 +342,7 @@ def a_host_comes_back(h: Hosts, seconds: int, *, reads: str) -> None:
     traffic(h, 5, first=i, reads=reads)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kept", [4096, 8])
 def test_readers_went_on_while_what_they_did_waited_for_a_host(monkeypatch: pytest.MonkeyPatch, kept: int) -> None:
     """More than is kept: it is what waited longest that is not waited for any more."""
@@ -350,6 +352,7 @@ def test_readers_went_on_while_what_they_did_waited_for_a_host(monkeypatch: pyte
     assert events(row_by_row(h), "stuck-consumer") == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kept", [4096, 8])
 def test_one_that_stopped_meanwhile_is_found(monkeypatch: pytest.MonkeyPatch, kept: int) -> None:
     monkeypatch.setattr("rules.checks.stuck_consumers.WAITING_KEPT", kept)

@@ -265,6 +265,7 @@ def test_a_reader_that_is_fine(build: Callable[[History], object], fed: Callable
     assert [e for e in events(fed(h), "stuck-consumer") if e[1] == (R,)] == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("build", [stopped_and_came_back, sees_no_watermark, says_that_it_stands])
 def test_the_order_of_arrival_does_not_matter(build: Callable[[History], object]) -> None:
     h = History()

@@ -113,6 +113,7 @@ def test_of_two_truncations_each_tells_its_own_extent(fed: Fed) -> None:
     assert sorted(told) == [((9,), 3), ((19,), 15)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("cut", [True, False], ids=["guilty", "innocent"])
 def test_what_was_written_again_is_explained_by_the_rows(cut: bool) -> None:
     """Ten values are read and settled; seven of them give way to others, which are read too."""

@@ -104,6 +104,7 @@ def test_a_topic_that_is_gone_ends_it() -> None:
     assert [event for event, _, _ in events(row_by_row(h), NAME)] == ["opened", "closed"]
 
 
+@pytest.mark.long
 def test_what_was_told_before_counts_no_more_whenever_it_comes() -> None:
     h = History()
     observed(h, 10, "1,2,3")

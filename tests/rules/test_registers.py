@@ -50,6 +50,7 @@ def contradictions(ops: Sequence[Op], *, stored: int = 0) -> list[str]:
 # Against the checker that tries every order
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("wild", [0.0, 0.1, 0.3])
 @pytest.mark.parametrize("writes", [0.0, 0.3, 1.0])
 def test_agrees_with_trying_every_order(writes: float, wild: float) -> None:
@@ -329,6 +330,7 @@ def shuffled(log: Sequence[Slice], seed: int, parts: int) -> Store:
     return store
 
 
+@pytest.mark.long
 @settings(max_examples=int(ASKED or 30), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 10**9), st.integers(1, 40), st.sampled_from((0.0, 0.1, 0.3)))
 def test_batches_and_arrival_do_not_matter(seed: int, parts: int, wild: float) -> None:

@@ -71,6 +71,7 @@ def test_a_loss_well_after_the_edge_is_found_without_waiting_for_what_is_gone() 
     assert not [f for f in checked.findings if f.anomaly == "unverifiable"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("lose", "lost"), [(99, False), (100, False), (300, True)])
 def test_without_being_told_it_waits_for_what_is_gone_and_finds_what_came_after(lose: int, lost: bool) -> None:
     """What is gone had completed before the rows that are left: it polled nothing that was sent later."""
@@ -78,6 +79,7 @@ def test_without_being_told_it_waits_for_what_is_gone_and_finds_what_came_after(
     assert found(store(rows, told=False).findings) == {("lost-write", (W, lose * 5 + i)) for i in range(5) if lost}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("lose", [(99,), (100,), (101,), (150,)])
 def test_nothing_near_the_edge_is_called_lost_unseen_or_suspected(lose: tuple[int, ...]) -> None:
     """Whether these were polled, nobody knows: the poll may have been in a row that is gone."""

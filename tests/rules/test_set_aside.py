@@ -86,6 +86,7 @@ def found(h: Log, fed: Callable[[History], Store]) -> list[Told]:
     return [_alone(one) for one in whole(fed(h), NAMES)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("guilty", [True, False], ids=["guilty", "innocent"])
 @pytest.mark.parametrize("type", ["ok", "fail", "info"])
 def test_one_of_many_that_wait_for_a_host_is_found(type: str, guilty: bool, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,6 +124,7 @@ def test_a_zombie_among_many_that_wait_for_a_host_is_found(guilty: bool, monkeyp
     assert [(one.anomaly, one.subject) for one in told] == ([("zombie-write", (T, 1))] if guilty else [])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("guilty", [True, False], ids=["guilty", "innocent"])
 @pytest.mark.parametrize("many", [2, MANY], ids=["one", "many"])
 def test_the_lives_that_it_asks_for_are_remembered_as_long_as_a_transaction_waits(

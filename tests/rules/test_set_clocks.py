@@ -73,6 +73,7 @@ def test_a_clock_that_is_set_accuses_nobody(fed: Callable[[History], Store], ste
     assert told <= {"evidence-late"} | stuck, "no violation, and nobody is stuck"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("by", [-40.0, -100.0])
 def test_a_host_whose_clock_was_set_back_is_late_for_as_long_and_no_longer(by: float) -> None:
     told = events(row_by_row(works(Set((SET, by)), 300)), "evidence-late")
@@ -130,6 +131,7 @@ def untouched(fed: Fed) -> list[tuple[str, str, datetime]]:
 TWICE = [[(SET, -120.0), (SET + 33, -120.0)], [(SET, -600.0), (SET + 90, -60.0)]]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("fed", "again", "steps"),
     [

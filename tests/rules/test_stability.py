@@ -207,6 +207,7 @@ def seconds_held(h: History, count: int, name: str, began: datetime, *, end: int
         row.marks = [Mark(number(name), slices, began) if m.process == number(name) else m for m in row.marks]
 
 
+@pytest.mark.long
 def test_recovery_in_any_order_of_arrival() -> None:
     h = History()
     killed(h)

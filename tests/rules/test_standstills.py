@@ -110,6 +110,7 @@ def still_while_an_operation_is_open(h: Two) -> None:
     h.go(5)
 
 
+@pytest.mark.long
 @FEEDS
 @pytest.mark.parametrize("build", [still, still_twice, still_within_an_operation, still_while_an_operation_is_open])
 def test_nobody_is_stuck_while_the_host_stands_still(
@@ -175,6 +176,7 @@ def over_and_judged_late(h: Two, *rest: str, killed: bool) -> None:
     h.go(10, "s")
 
 
+@pytest.mark.long
 @FEEDS
 def test_a_life_that_broke_off_as_its_host_stood_still_was_not_stuck_however_late_it_is_judged(
     fed: Callable[[History], Store],
@@ -184,6 +186,7 @@ def test_a_life_that_broke_off_as_its_host_stood_still_was_not_stuck_however_lat
     assert events(fed(h), "stuck-consumer") == []
 
 
+@pytest.mark.long
 @FEEDS
 def test_a_life_that_stood_while_others_of_its_host_went_on_was_stuck_however_late_it_is_judged(
     fed: Callable[[History], Store],

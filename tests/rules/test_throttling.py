@@ -114,6 +114,7 @@ def test_it_begins_with_what_was_held_back_for_less_and_holds_when_one_was_for_l
     assert 40 <= opened.at <= 42 and 48 <= closed.at <= 50
 
 
+@pytest.mark.long
 def test_it_is_told_in_whatever_order_its_rows_come() -> None:
     h = History()
     observed(h, 10)

@@ -507,6 +507,7 @@ def missing_of(reflected: list[tuple[float, int, int]], apart: float, through: f
     return [f.evidence["offset"] for f in found]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seen", [True, False])
 def test_how_far_the_clocks_of_a_groups_transforms_are_apart_is_told_with_the_horizon(seen: bool) -> None:
     kept, told = Stored(), {}
@@ -523,6 +524,7 @@ def test_how_far_the_clocks_of_a_groups_transforms_are_apart_is_told_with_the_ho
     assert last == FOREVER if not seen else 600e6 <= last < 601e6
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("late", [0, 5, 600])
 @pytest.mark.parametrize("pieces", [1, 7, 1000])
 def test_what_a_lost_host_reflected_last_is_not_called_missing(late: float, pieces: int) -> None:

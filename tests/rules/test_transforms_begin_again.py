@@ -49,6 +49,7 @@ def twice(told: list[Told]) -> list[tuple[int, int]]:
     return [(one.evidence["seq"], one.evidence["op"]) for one in told]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("minutes", [1, 60, None], ids=["a minute", "an hour", "a week, as nobody tells"])
 @pytest.mark.parametrize("fed", list(WAYS.values()), ids=list(WAYS))
 def test_what_a_group_reflects_again_after_its_offsets_have_expired_is_none_of_twice(

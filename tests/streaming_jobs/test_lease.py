@@ -60,6 +60,7 @@ def losing_answers(server: int, lost: int) -> Iterator[int]:
         proxy.kill()
 
 
+@pytest.mark.long
 def test_one_that_waits_takes_it_when_it_was_not_renewed_for_long_enough(tables: TableUrl) -> None:
     # Two hosts whose clocks tell what they like.
     here, there = Clock(1_000_000.0), Clock(5.0)
@@ -202,6 +203,7 @@ def test_what_is_under_way_when_the_lease_is_lost_is_refused(tables: TableUrl) -
         later.write(SPECS["findings"].schema.empty_table(), mode="overwrite")
 
 
+@pytest.mark.long
 def test_who_takes_it_knows_whose_work_it_goes_on_with(tables: TableUrl) -> None:
     """Where checkpoints are not shared, one that was at work before another is behind the tables."""
     held_by: list[str] = []

@@ -254,6 +254,7 @@ def tried(url: TableUrl) -> str:
     ).stdout.rstrip("\n")
 
 
+@pytest.mark.long
 def test_a_store_without_conditional_puts_is_refused(log: History, proxy: Proxy) -> None:
     """It is the store that decides which of two hosts' commits is which version."""
     url = TableUrl(log.uri)
@@ -290,6 +291,7 @@ def test_a_store_that_fails_while_somebody_reads_is_told_in_a_line(log: History)
         raise BrokenPipeError(32, "Broken pipe")
 
 
+@pytest.mark.long
 def test_what_keeps_a_committer_out_is_told_in_a_line(log: History, proxy: Proxy) -> None:
     proxy.refusal = 403, DENIED
     with pytest.raises(HistoryUnavailable, match=r"127.0.0.1:\d+ says AccessDenied: Access Denied$"):

@@ -32,6 +32,7 @@ def log(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rows", [1, 7, 40, 10_000])
 def test_each_row_is_in_one_piece_and_pieces_follow_each_other(log: Path, rows: int) -> None:
     replay = Replay(log)

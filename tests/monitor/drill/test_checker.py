@@ -55,6 +55,7 @@ def live(rows: list[Slice], folder: Path) -> tuple[set[tuple[str, int, tuple[int
     return violations(found), checker.found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fault", BROKEN)
 def test_it_finds_what_a_finished_history_tells(fault: str, tmp_path: Path) -> None:
     rows = history(fault)

@@ -46,6 +46,7 @@ def judged(path: Path, capsys: pytest.CaptureFixture[str], *, cycles: bool = Fal
     return told
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fault", EXPRESSIBLE)
 def test_the_file_has_the_verdict_of_the_log(
     fault: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]

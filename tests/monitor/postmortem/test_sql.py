@@ -454,6 +454,7 @@ def test_the_command(data: Path, tmp_path: Path) -> None:
     assert offsetwatch("sql", "--data", str(tmp_path / "none"), "select 1", cwd=tmp_path).returncode == 2
 
 
+@pytest.mark.long
 def test_the_prompt(data: Path, tmp_path: Path) -> None:
     typed = (
         "select wrong;\n.queries\n.tables\nselect count(*) as n\nfrom incidents;\n.run who seq=8 writer=writer-1\n"
@@ -479,6 +480,7 @@ def test_a_run_with_numbers_that_no_probe_gives_stops_no_figure(tmp_path: Path) 
     assert seqs == (0, 9)
 
 
+@pytest.mark.long
 def test_a_terminal_that_knows_no_lines_gets_the_rest(data: Path) -> None:
     asked = ["sql", "--data", str(data), "select severity from findings"]
     done = subprocess.run(

@@ -228,6 +228,7 @@ def test_every_text_can_be_read(dark: bool) -> None:
     assert {pair: ratio for pair, ratio in low.items() if ratio < 4.5} == {}
 
 
+@pytest.mark.long
 def test_contrast_is_that_of_the_standard() -> None:
     assert _contrast("#000000", "#ffffff") == pytest.approx(21)
     assert _contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.01)

@@ -17,6 +17,7 @@ def as_lost(path, size: int, how: str) -> None:
     path.write_bytes(whole[:size] + left + (whole[size + len(left) :] if how == "a hole" else b""))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", ["cut", "zeros", "a hole"])
 @pytest.mark.parametrize("full", [copies.FULL, 150, 0], ids=["not full", "filled now and then", "always full"])
 def test_a_lost_host_takes_back_nothing_that_the_table_has(folder, history, clock, monkeypatch, how, full):

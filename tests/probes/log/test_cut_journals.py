@@ -191,6 +191,7 @@ def between(frames_lost: int) -> Callable[[list[int], int], int]:
 LOST = {"torn": inside(12), "at a frame's end": between(12), "the last one": between(1), "its last bytes": inside(0)}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("process", "ends"),
     [
@@ -255,6 +256,7 @@ def test_a_write_that_the_kill_interrupted_takes_nothing_with_it(folder, history
     assert found(told_of(history).findings) == {("phantom-read", stranger)}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("restarted", [True, False], ids=["restarted", "the same committer"])
 @pytest.mark.parametrize("process", [WRITER, READER])
 def test_a_journal_that_ends_before_what_was_told_of_it_is_over_and_lost(folder, history, clock, process, restarted):

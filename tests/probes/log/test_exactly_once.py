@@ -28,6 +28,7 @@ def check(history: Path, probers: list[Prober]) -> None:
     assert "fail" not in {r["type"] for r in rows}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", MODES)
 def test_a_turn_that_fails_at_any_step_is_made_good_by_the_next(tmp_path, mode: Mode):
     """The turn under test finishes a dead life with a torn end, appends, and deletes a segment and an old journal."""

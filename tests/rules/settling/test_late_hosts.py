@@ -151,6 +151,7 @@ def clocks(h: History) -> Callable[[str, float], dict[str, Any]]:
     return by
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("there", [True, False], ids=["guilty", "innocent"])
 @pytest.mark.parametrize("late", [True, False])
 def test_a_late_reader_whose_clock_is_ahead_is_judged_by_what_was_settled_where_the_others_were(
@@ -234,6 +235,7 @@ def test_what_a_late_reader_was_shown_contradicts_what_everybody_else_was(
     assert told == expected
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("polled", [True, False])
 @pytest.mark.parametrize(("writes", "speaks"), [(True, 0), (True, 5), (False, 0)])
 def test_who_followed_a_reader_on_a_host_that_is_away_may_have_polled_it(

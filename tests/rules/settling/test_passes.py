@@ -112,6 +112,7 @@ def by_the_clock_of(h: History, begun: int, boot: str, off: float) -> None:
         row.marks = [mark._replace(through=mark.through + by) for mark in row.marks]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("off", [-600, 0, 20])
 @pytest.mark.parametrize(("audit", "found"), [(None, set()), (True, set()), (False, {(V, 0), (V, 1), (V, 2)})])
 def test_what_an_earlier_boot_went_over_says_nothing_of_what_the_next_one_sends(

@@ -15,6 +15,7 @@ from tests.rules.histories import START, History, Store, number
 from tests.rules.settling.going_on import W, fed, going_on, lost, marking, second
 
 
+@pytest.mark.long
 def test_an_acknowledgement_that_comes_an_hour_late_finds_its_loss() -> None:
     h = History()
     h.assign("r")
@@ -241,6 +242,7 @@ def test_a_slow_writer_s_values_are_no_phantoms_once_the_log_start_has_passed_th
     assert found == {("duplicate", (number("slow"), 1))}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("late", ["acknowledgement", "poll", "poll of a copy", "later poll", "nothing"])
 def test_a_step_over_what_a_late_host_alone_tells_of_is_judged_when_that_comes(late: str) -> None:
     """All others saw offset 30 as a hole, and the log around it is settled long before the host is heard of again."""

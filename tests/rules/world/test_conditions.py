@@ -38,6 +38,7 @@ def reader(world: World) -> int:
     return process
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("skew", [0, 20, 70, -70])
 def test_a_reader_with_nothing_to_read_is_not_stuck_whatever_its_clock_says(skew: int) -> None:
     said = conditions(two_hosts(skew))
@@ -50,6 +51,7 @@ def test_a_reader_with_nothing_to_read_is_not_stuck_whatever_its_clock_says(skew
         assert (one.evidence["hold"], round(one.evidence["behind_s"])) == ("clock", 69 if skew > 0 else 71)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("skew", [0, 20, 70, -70])
 def test_a_reader_that_stops_is_found_whatever_its_clock_says(skew: int) -> None:
     world = two_hosts(skew, Silence(130 * SECOND, 260 * SECOND))
