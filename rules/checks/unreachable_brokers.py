@@ -33,7 +33,7 @@ from typing import Any, Final
 import numpy as np
 import orjson
 
-from rules.arrays.columns import OFFSETS, OK, POLL, SEND, TXN, Columns
+from rules.arrays.columns import FEW, OFFSETS, OK, POLL, SEND, TXN, Columns
 from rules.arrays.intervals import EMPTY, Bools, Ints, each, heads, indices
 from rules.checks.reachability import RECENT, Side
 from rules.kept.check import Check, News, Passage
@@ -212,13 +212,17 @@ def _runs(own: Reach, columns: Columns, rows: Ints) -> Ints:
     """The numbers of the rows' runs."""
     if not len(rows):
         return EMPTY
-    told = columns.table["run"].take(rows).combine_chunks().dictionary_encode()
-    names = told.dictionary.to_pylist()
-    for name in names:
-        if name not in own.runs:
-            own.runs.append(name)
+    column = columns.arrays["run"]
+    if len(column) < FEW:
+        told = column.to_pylist()
+        names = list(dict.fromkeys([told[row] for row in rows.tolist()]))
+        index = np.array([names.index(told[row]) for row in rows.tolist()])
+    else:
+        encoded = column.take(rows).dictionary_encode()
+        names, index = encoded.dictionary.to_pylist(), encoded.indices.to_numpy()
+    own.runs += [name for name in names if name not in own.runs]
     numbers = np.array([own.runs.index(name) for name in names])
-    return np.asarray(numbers[told.indices.to_numpy()], np.int64)
+    return np.asarray(numbers[index], np.int64)
 
 
 def _side(own: Reach, run: str) -> Side:

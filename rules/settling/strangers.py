@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rules.arrays import intervals
-from rules.arrays.columns import FOREIGN, Columns, irregulars, said_to_stand_here
+from rules.arrays.columns import FEW, FOREIGN, Columns, irregulars, said_to_stand_here
 from rules.arrays.intervals import Bools, Ints, among, distinct, indices, some
 from rules.kept.state import Foreign, Moves, Passed, Spans, State, Went, take
 
@@ -42,7 +42,8 @@ def number_of(run: str) -> int:
 def note_runs(state: State, columns: Columns) -> None:
     """Learn whose rows these are. What was gone over beside records of a run that turns out to be of this log was not
     passed."""
-    told = pc.unique(columns.table["run"]).to_pylist()
+    runs = columns.arrays["run"]
+    told = dict.fromkeys(runs.to_pylist()) if len(runs) < FEW else pc.unique(runs).to_pylist()
     new = [number for run in told if run and (number := number_of(run)) not in state.runs]
     if not new:
         return
