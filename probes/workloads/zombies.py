@@ -3,12 +3,17 @@
 A client library stops a fenced producer, and a member that was thrown out, before they ask anything more; a process
 that slept, or is cut off, asks nevertheless. So this probe speaks Kafka's protocol itself. Once an interval it begins a
 transactional id twice, opens a transaction in the second life, and asks as the first one: for partitions, for a group,
-for the commit, for the next epoch. Then it joins a group of its own, leaves it, and commits offsets as the member that
-it was. Each such request is logged in a `zombie` row: granted is `ok` (`unfenced-zombie` is found in it), refused is
-`fail` with the broker's error, and no certain answer `info`.
+for the commit, for the next epoch. Then it joins a group of its own, joins it anew, and commits offsets as of the
+generation before, while it is a member; it leaves, and commits as the member that it was. Each such request is logged
+in a `zombie` row: granted is `ok` (`unfenced-zombie` is found in it), refused is `fail` with the broker's error, and no
+certain answer `info`.
 
 The row's settings: `request` (its name in the protocol), `over` (when that life was over, monotonic nanoseconds), and
-of a producer `producer_id`, `epoch`, `latest_producer_id`, `latest_epoch`, of a member `member` and `generation`.
+of a producer `producer_id`, `epoch`, `latest_producer_id`, `latest_epoch`, of a member `member` and `generation`, and
+`latest_generation` where it lived.
+
+The group is a classic one, whatever protocol the readers have. In one by the consumer protocol (KIP-848) an earlier
+member epoch proves nothing: since KIP-1251 brokers take it for partitions that the member has held since.
 
 Nothing is sent to a partition, and the transaction that was opened is aborted, by its own life or its timeout.
 """
@@ -163,22 +168,32 @@ class Zombies(Probe):
             await asyncio.sleep(0.1)
 
     async def ask_as_member(self, where: Partition) -> None:
-        """Join the group, leave it, and commit as the member; raises where the ordinary requests fail."""
+        """Join the group twice, commit as of the first time; leave it, and commit as the member. Raises where the
+        ordinary requests fail."""
         async with self._coordinator(GROUP, self._group) as line:
-            member, generation = await self._join(line)
+            member, earlier = await self._join(line)
+            _, latest = await self._join(line, member)
+            # By now the new generation is written: none of before can come back with another coordinator.
+            over = self.world.clock.monotonic_ns()
+            if earlier < latest:
+                told = {"member": member, "generation": str(earlier), "latest_generation": str(latest)}
+                await self._commit_as_zombie(line, where, over, told)
             _raise_for(await self._answer(line, Api.LEAVE_GROUP, group_id=self._group, member_id=member), "LeaveGroup")
-            told = {"member": member, "generation": str(generation)}
-            settings = self._told(Api.OFFSET_COMMIT, self.world.clock.monotonic_ns(), told)
-            kind = request_class(Api.OFFSET_COMMIT, VERSIONS[Api.OFFSET_COMMIT])
-            assert kind is not None
-            topic = element(kind, "topics")
-            part = build(element(topic, "partitions"), partition_index=where[1], committed_leader_epoch=-1)
-            values = {
-                "group_id": self._group, "generation_id_or_member_epoch": generation, "member_id": member,
-                "topics": (build(topic, name=where[0], partitions=(part,)),),
-            }  # fmt: skip
-            row = {"group": self._group, "settings": settings}
-            await self._ask_as_zombie(line, where, Api.OFFSET_COMMIT, values, row)
+            told = {"member": member, "generation": str(latest)}
+            await self._commit_as_zombie(line, where, self.world.clock.monotonic_ns(), told)
+
+    async def _commit_as_zombie(self, line: Stream, where: Partition, over: int, told: Mapping[str, str]) -> None:
+        """Commit offsets as this member of the group, as of this generation."""
+        kind = request_class(Api.OFFSET_COMMIT, VERSIONS[Api.OFFSET_COMMIT])
+        assert kind is not None
+        topic = element(kind, "topics")
+        part = build(element(topic, "partitions"), partition_index=where[1], committed_leader_epoch=-1)
+        values = {
+            "group_id": self._group, "generation_id_or_member_epoch": int(told["generation"]),
+            "member_id": told["member"], "topics": (build(topic, name=where[0], partitions=(part,)),),
+        }  # fmt: skip
+        row = {"group": self._group, "settings": self._told(Api.OFFSET_COMMIT, over, told)}
+        await self._ask_as_zombie(line, where, Api.OFFSET_COMMIT, values, row)
 
     async def _ask_as_zombie(
         self, line: Stream, where: Partition, api: Api, values: Mapping[str, Any], row: Mapping[str, Any]
@@ -250,13 +265,14 @@ class Zombies(Probe):
             "v3_and_below_topics": (topic,)
         }
 
-    async def _join(self, line: Stream) -> tuple[str, int]:
-        """Be the group's only member: its id and generation."""
+    async def _join(self, line: Stream, member: str = "") -> tuple[str, int]:
+        """Be the group's only member, a new one or this one anew: its id and generation. Who leads a group, as its only
+        member does, begins a generation by joining anew."""
         kind = request_class(Api.JOIN_GROUP, VERSIONS[Api.JOIN_GROUP])
         assert kind is not None
         told = await self._answer(
             line, Api.JOIN_GROUP, group_id=self._group, session_timeout=milliseconds(SESSION_MS),
-            rebalance_timeout=milliseconds(SESSION_MS), member_id="", protocol_type="consumer",
+            rebalance_timeout=milliseconds(SESSION_MS), member_id=member, protocol_type="consumer",
             protocols=(build(element(kind, "protocols"), name="range", metadata=b""),),
         )  # fmt: skip
         _raise_for(told, "JoinGroup")

@@ -2,11 +2,14 @@
 
 Of a transactional id, life after life is told a new epoch, or a new producer id; from then on whatever the earlier one
 asks (another epoch, partitions or a group for a transaction, the end of one) must be refused. So must a commit of
-offsets by a member that has left its group. No client library asks such things on purpose; a probe of ours does, and
-logs each as a row of its own: granted is `ok`, refused is `fail`, no answer `info`.
+offsets by a member that has left its group, and by one that lives as of a generation before the one that it was given
+last. No client library asks such things on purpose; a probe of ours does, and logs each as a row of its own: granted is
+`ok`, refused is `fail`, no answer `info`.
 
 What is granted is proof by itself, and is reported as it arrives. It is innocent where the life was not over yet when
-the request was invoked (both by the clock of the process that asked), and where the epoch is not an earlier one.
+the request was invoked (both by the clock of the process that asked), and where the epoch or the generation is not an
+earlier one. Of groups by the consumer protocol nothing is asked: since KIP-1251 a member may commit as of an earlier
+epoch what it has held since.
 
 State: none.
 """
@@ -30,29 +33,32 @@ def arrive(own: Stateless, new: News) -> None:
         if columns.type[row] != OK or invoked is None or not _is_over(told, invoked):
             continue
         process, op = int(columns.process[row]), int(columns.op[row])
-        name, group = (columns.table[one][row].as_py() for one in ("transactional_id", "group"))
-        evidence: dict[str, Any] = {
-            "process": process,
-            "op": op,
-            "request": told["request"],
-            "late_by_s": round((invoked - int(told["over"])) / 1e9, 3),
-        }
-        if "epoch" in told:
-            evidence |= {"transactional_id": name} | {key: int(told[key]) for key in _EPOCHS}
-            who = f"producer {told['producer_id']} at epoch {told['epoch']}"
-            after = f"{name} had been given epoch {told['latest_epoch']}"
-            if told["latest_producer_id"] != told["producer_id"]:
-                after = f"{name} had been given producer {told['latest_producer_id']}"
-        else:
-            evidence |= {"group": group, "member": told["member"], "generation": int(told["generation"])}
-            who, after = f"member {told['member']}", f"it had left {group}"
+        late_by_s = round((invoked - int(told["over"])) / 1e9, 3)
+        who, after, named = _named(told, *(columns.table[one][row].as_py() for one in ("transactional_id", "group")))
         new.report.add(
             NAME,
             (process, op),
-            f"{told['request']} of {who} was granted {evidence['late_by_s']:g} s after {after}",
+            f"{told['request']} of {who} was granted {late_by_s:g} s after {after}",
             at=int(columns.completed[row]),
-            evidence=evidence,
+            evidence={"process": process, "op": op, "request": told["request"], "late_by_s": late_by_s, **named},
         )
+
+
+def _named(told: dict[str, str], name: str | None, group: str | None) -> tuple[str, str, dict[str, Any]]:
+    """Who asked, since when its life was over, and both as evidence."""
+    if "epoch" in told:
+        after = f"{name} had been given epoch {told['latest_epoch']}"
+        if told["latest_producer_id"] != told["producer_id"]:
+            after = f"{name} had been given producer {told['latest_producer_id']}"
+        epochs = {key: int(told[key]) for key in _EPOCHS}
+        return f"producer {told['producer_id']} at epoch {told['epoch']}", after, {"transactional_id": name, **epochs}
+    member, generation = told["member"], int(told["generation"])
+    named = {"group": group, "member": member, "generation": generation}
+    if "latest_generation" not in told:
+        return f"member {member}", f"it had left {group}", named
+    latest = int(told["latest_generation"])
+    after = f"it had been given generation {latest} of {group}"
+    return f"member {member} at generation {generation}", after, named | {"latest_generation": latest}
 
 
 _EPOCHS: Final = ("producer_id", "epoch", "latest_producer_id", "latest_epoch")
@@ -63,7 +69,8 @@ def _is_over(told: dict[str, str], invoked: int) -> bool:
     if "over" not in told or invoked < int(told["over"]):
         return False
     if "epoch" not in told:
-        return "member" in told
+        latest = told.get("latest_generation")
+        return "member" in told and (latest is None or int(told["generation"]) < int(latest))
     return told["producer_id"] != told["latest_producer_id"] or int(told["epoch"]) < int(told["latest_epoch"])
 
 

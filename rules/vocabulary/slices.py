@@ -51,8 +51,8 @@ Function = Literal[
     "zombie",
 ]
 """What an operation did. `offsets` is the observer's reading of a partition; `mark` is the committer's heartbeat;
-`register` is a read or a write of a register kept on top of the log; `zombie` is a request of a producer's life, or a
-group member's, that was over."""
+`register` is a read or a write of a register kept on top of the log; `zombie` is a request of a producer's life, a
+group member's, or a member's generation, that was over."""
 
 FUNCTIONS: Final[tuple[str, ...]] = get_args(Function)
 

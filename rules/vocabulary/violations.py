@@ -347,7 +347,7 @@ VIOLATIONS: Final = (
     ),
     Anomaly(
         "unfenced-zombie", "violation", "at once",
-        "A broker granted a request of a producer's life, or a group member's, that was over.",
+        "A broker granted a request of a producer's life, a group member's, or a member's generation, that was over.",
         "the request, for whom, and how long it had been over",
         (
             Form(
@@ -371,6 +371,17 @@ VIOLATIONS: Final = (
                     _OVER,
                 ),
                 "of a member that had left its group",
+            ),
+            Form(
+                ("process", "op"),
+                (
+                    PROCESS, OP, _REQUEST, GROUP,
+                    Field("member", "str", "", "the member that asked, and lived"),
+                    Field("generation", "int", "generation", "the generation of its group as of which it asked"),
+                    Field("latest_generation", "int", "generation", "the one that it had been given since"),
+                    _OVER,
+                ),
+                "of a member that lived, as of an earlier generation of its group",
             ),
         ),
     ),

@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from deploy.local_kafka import LocalKafka
-from monitor.drill.lies.groups import SwallowCommits
+from monitor.drill.lies.groups import ServeEarlierGenerations, SwallowCommits
 from monitor.drill.lies.transactions import ServeZombies
 from monitor.drill.proxy import Proxy, Where
 from probes.kafka.client import Connection
@@ -20,7 +20,7 @@ from tests.probes.conftest import witness
 
 pytestmark = pytest.mark.kafka
 
-ASKED = ["AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "InitProducerId", "OffsetCommit"]
+ASKED = ["AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "InitProducerId", "OffsetCommit", "OffsetCommit"]
 FENCED = {"PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"}
 LEFT = {"UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION"}
 
@@ -38,6 +38,15 @@ def asked(probe, rounds=1) -> list[Slice]:
     return whole
 
 
+def committed(rows: list[Slice]) -> tuple[list[Slice], list[Slice]]:
+    """The commits of members that live, and those of members that have left."""
+    every = [row for row in rows if row.settings["request"] == "OffsetCommit"]
+    return (
+        [row for row in every if "latest_generation" in row.settings],
+        [row for row in every if "latest_generation" not in row.settings],
+    )
+
+
 def found(rows: list[Slice]) -> Counter[str]:
     stepped = MemoryStore().step(to_table(rows))
     return Counter(finding.anomaly for out in stepped.values() for finding in out.findings)
@@ -49,8 +58,15 @@ def test_a_broker_refuses_them_all_and_goes_on_with_the_living(stage):
     rows = asked(probe, rounds=2)
     assert [row.settings["request"] for row in rows] == 2 * ASKED
     assert {row.error for row in rows if row.settings["request"] != "OffsetCommit"} <= FENCED
-    assert {row.error for row in rows if row.settings["request"] == "OffsetCommit"} <= LEFT
+    # Who is no member at all would be told so: that its generation is the fault says that it lives.
+    living, left = committed(rows)
+    assert {row.error for row in living} == {"ILLEGAL_GENERATION"}
+    assert {row.error for row in left} <= LEFT
     assert {row.type for row in rows} == {"fail"}
+    for before, after in zip(living, left, strict=True):
+        assert before.settings["member"] == after.settings["member"]
+        assert before.settings["latest_generation"] == after.settings["generation"]
+        assert int(before.settings["generation"]) < int(after.settings["generation"])
     for row in rows:
         if "epoch" in row.settings:
             assert int(row.settings["epoch"]) < int(row.settings["latest_epoch"])
@@ -68,6 +84,19 @@ def test_what_is_granted_is_found(kafka: LocalKafka, stage):
         rows = asked(probe)
     assert [(row.settings["request"], row.type) for row in rows] == [(name, "ok") for name in ASKED]
     assert found(rows) == {"unfenced-zombie": len(ASKED)}
+
+
+def test_an_earlier_generation_that_is_granted_is_found(kafka: LocalKafka, stage):
+    """As the group's latest generation the member may commit while it lives, and not when it has left."""
+    with Proxy(kafka.bootstrap, [ServeEarlierGenerations(Where(group="*-zombies"))]) as proxy:
+        one = stage(zombies={"interval": 0.2})
+        one.connection = Connection(proxy.bootstrap)
+        probe = one.put(Zombies, "zombies")
+        rows = asked(probe)
+    living, left = committed(rows)
+    assert [row.type for row in living] == ["ok"] and {row.error for row in left} <= LEFT
+    assert {row.type for row in rows if row not in living} == {"fail"}
+    assert found(rows) == {"unfenced-zombie": 1}
 
 
 def test_a_cluster_that_does_not_answer_proves_nothing(stage):

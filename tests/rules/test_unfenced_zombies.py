@@ -18,6 +18,7 @@ OVER = 7_000_000_000
 INVOKED = OVER + 12_000_000
 EPOCHS = {"producer_id": "4000", "epoch": "3", "latest_producer_id": "4000", "latest_epoch": "4"}
 MEMBER = {"member": "m-1", "generation": "7"}
+EARLIER = {**MEMBER, "latest_generation": "8"}
 
 
 def asked(h: History, request: str, told: dict[str, str], *, type: str = "ok", **more: Any) -> None:
@@ -72,8 +73,37 @@ def test_a_member_that_has_left_is_served(fed: Fed) -> None:
     ]  # fmt: skip
 
 
+def of_a_member_that_lives(h: History, **more: Any) -> None:
+    of_member(h, told=EARLIER | more.pop("told", {}), **more)
+
+
 @in_any_way(ticks=1)
-@pytest.mark.parametrize("build", [of_producer, of_member])
+def test_an_earlier_generation_of_a_member_that_lives_is_served(fed: Fed) -> None:
+    h = History()
+    of_a_member_that_lives(h)
+    assert whole(fed(h), ["unfenced-zombie"]) == [
+        Told(
+            "unfenced-zombie", (Z, 0),
+            "OffsetCommit of member m-1 at generation 7 was granted 0.012 s after it had been given generation 8 of g",
+            {
+                "process": Z, "op": 0, "request": "OffsetCommit", "late_by_s": 0.012, "group": "g", "member": "m-1",
+                "generation": 7, "latest_generation": 8,
+            },
+            0.002,
+        )
+    ]  # fmt: skip
+
+
+@in_any_way(ticks=1)
+@pytest.mark.parametrize("latest", ["7", "6"])
+def test_the_latest_generation_itself(latest: str, fed: Fed) -> None:
+    h = History()
+    of_a_member_that_lives(h, told={"latest_generation": latest})
+    assert whole(fed(h), ["unfenced-zombie"]) == []
+
+
+@in_any_way(ticks=1)
+@pytest.mark.parametrize("build", [of_producer, of_member, of_a_member_that_lives])
 @pytest.mark.parametrize(
     "more",
     [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from monitor.drill.definition.drill import ORDER, Drill, found
-from monitor.drill.lies.groups import CommittedOffset, SwallowCommits, SwallowTxnOffsets
+from monitor.drill.lies.groups import CommittedOffset, ServeEarlierGenerations, SwallowCommits, SwallowTxnOffsets
 from monitor.drill.lies.plays import LieThenRebalance, OneLie
 from monitor.drill.proxy import Where
 
@@ -91,6 +91,15 @@ DRILLS: Final = (
         must=(found("unfenced-zombie"),),
         probes={"zombies": {"count": 1, "interval": 2.0}},
         play=lambda: OneLie(SwallowCommits(Where(group="*-zombies-*")), ends=True),
+    ),
+    Drill(
+        name="zombie-request",
+        case="generation",
+        what="A commit of offsets as of an earlier generation of its group, by a member that lives, is granted.",
+        seen_in="this canary",
+        must=(found("unfenced-zombie"),),
+        probes={"zombies": {"count": 1, "interval": 2.0}},
+        play=lambda: OneLie(ServeEarlierGenerations(Where(group="*-zombies-*")), ends=True),
     ),
     Drill(
         name="double-transform",

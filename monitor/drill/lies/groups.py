@@ -109,6 +109,31 @@ class SwallowCommits(Lie):
         return Answer(answer(exchange))
 
 
+class ServeEarlierGenerations(Lie):
+    """What a member commits as of an earlier generation of its group is forwarded as of the latest one."""
+
+    apis = frozenset({Api.JOIN_GROUP, Api.OFFSET_COMMIT})
+
+    def __init__(self, where: Where = EVERYWHERE, when: When = ALWAYS, **options: Any) -> None:
+        super().__init__(where, when, **options)
+        self._latest: dict[str, int] = {}
+
+    async def on_request(self, exchange: Exchange) -> Decision:
+        if exchange.api != Api.OFFSET_COMMIT:
+            return PASS
+        asked = int(exchange.request.generation_id_or_member_epoch)
+        latest = self._latest.get(str(exchange.group), asked)
+        if 0 <= asked < latest and self.turn():
+            exchange.request = replace(exchange.request, generation_id_or_member_epoch=latest)
+            self.did(f"forwarded a commit of generation {asked} as of {latest}", exchange)
+        return PASS
+
+    async def on_response(self, exchange: Exchange) -> Decision:
+        if exchange.api == Api.JOIN_GROUP and exchange.response.error_code is ErrorCode.none:
+            self._latest[str(exchange.group)] = int(exchange.response.generation_id)
+        return PASS
+
+
 class StaleEnds(Lie):
     """Once `told` is set, listings of logs' beginnings and ends tell what was listed `age` seconds before.
 
