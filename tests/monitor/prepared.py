@@ -21,7 +21,7 @@ from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import BinaryIO, Final
+from typing import Any, BinaryIO, Final
 
 IMPORTED: Final = (
     "monitor.cli", "monitor.config.config", "monitor.config.names", "monitor.history_files.history_file",
@@ -122,15 +122,15 @@ def serve(connection: socket.socket) -> None:
         connection.sendall(os.waitstatus_to_exitcode(status).to_bytes(8, "big", signed=True))
 
 
-def _become(asked: Mapping[str, object], streams: Sequence[int]) -> None:
+def _become(asked: Mapping[str, Any], streams: Sequence[int]) -> None:
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
     os.environ.clear()
-    os.environ.update(asked["environment"])  # type: ignore[call-overload]
+    os.environ.update(asked["environment"])
     time.tzset()
-    os.chdir(str(asked["cwd"]))
-    sys.argv[1:] = asked["arguments"]  # type: ignore[assignment]
+    os.chdir(asked["cwd"])
+    sys.argv[1:] = asked["arguments"]
 
 
 if __name__ == "__main__":

@@ -104,13 +104,17 @@ class Stage:
                 probe.log.end("ok")
 
 
+MakeStage = Callable[..., Stage]
+"""Of the probes' configuration, as keywords."""
+
+
 def witness(probe: Probe) -> Witness:
     assert isinstance(probe.log, Witness)
     return probe.log
 
 
 @pytest.fixture
-def stage(kafka: LocalKafka, tmp_path: Path) -> Iterator[Callable[..., Stage]]:
+def stage(kafka: LocalKafka, tmp_path: Path) -> Iterator[MakeStage]:
     made: list[Stage] = []
 
     def make(**config: Any) -> Stage:

@@ -96,8 +96,8 @@ def test_a_bound_is_reached_and_left_with_a_tenth_between(folder: Path, monkeypa
     Spool(folder, None).check()
     Spool(folder, size + 1).check()
     spool = Spool(folder, size)
-    for planned_, full in (({}, True), (size // 20, True), (size // 9, False), (size // 20, False), ({}, True)):
-        appended = {} if planned_ == {} else {life.name: Part(0, planned_) for life in life_folders(folder)}
+    for planned_, full in ((None, True), (size // 20, True), (size // 9, False), (size // 20, False), (None, True)):
+        appended = {} if planned_ is None else {life.name: Part(0, planned_) for life in life_folders(folder)}
         monkeypatch.setattr(backlogs, "planned", lambda _, of=appended: of)
         if full:
             with pytest.raises(JournalUnwritable, match=r"hold .* GB that the probe log does not have, of .* may"):
@@ -108,7 +108,12 @@ def test_a_bound_is_reached_and_left_with_a_tenth_between(folder: Path, monkeypa
 
 def test_it_is_looked_at_once_in_a_while(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[Path] = []
-    monkeypatch.setattr(backlogs, "planned", lambda of: looked.append(of) or {})
+
+    def planned(of: Path) -> dict[str, Part]:
+        looked.append(of)
+        return {}
+
+    monkeypatch.setattr(backlogs, "planned", planned)
     spool = Spool(folder, 1000)
     for _ in range(5):
         spool.check()

@@ -26,18 +26,18 @@ class Told:
         class Refused:
             topic, partition, offset, error = found[0].topic, found[0].partition, -1001, KafkaError(self._code)
 
-        return [Refused(), *found[1:]]  # type: ignore[list-item]
+        return [Refused(), *found[1:]]
 
 
 @pytest.mark.parametrize("in_callback", [True, False])
-def test_a_group_that_nobody_knows_has_committed_nothing(in_callback):
+def test_a_group_that_nobody_knows_has_committed_nothing(in_callback: bool) -> None:
     whole, part = (Told(KafkaError.GROUP_ID_NOT_FOUND, whole=whole) for whole in (True, False))
     for consumer, expected in ((whole, {HERE: None, THERE: None}), (part, {HERE: None, THERE: 7})):
-        found = committed(consumer, [HERE, THERE], lambda: None, in_callback=in_callback)  # type: ignore[arg-type]
+        found = committed(consumer, [HERE, THERE], lambda: None, in_callback=in_callback)
         assert found == expected
 
 
 @pytest.mark.parametrize("whole", [True, False])
-def test_any_other_error_is_one(whole):
+def test_any_other_error_is_one(whole: bool) -> None:
     with pytest.raises(ClientError, match="COORDINATOR_NOT_AVAILABLE"):
-        committed(Told(KafkaError.COORDINATOR_NOT_AVAILABLE, whole=whole), [HERE, THERE], lambda: None)  # type: ignore[arg-type]
+        committed(Told(KafkaError.COORDINATOR_NOT_AVAILABLE, whole=whole), [HERE, THERE], lambda: None)

@@ -29,7 +29,7 @@ SECRETS = {
 CONNECTION = Connection("127.0.0.1:1", SECRETS)
 
 
-def test_the_producer_is_safe():
+def test_the_producer_is_safe() -> None:
     settings = producer_settings(CONNECTION, client="c")
     assert settings["acks"] == "all"
     assert settings["enable.idempotence"] == "true"
@@ -38,7 +38,7 @@ def test_the_producer_is_safe():
     assert producer_settings(CONNECTION, client="c", in_flight=5)["max.in.flight.requests.per.connection"] == "5"
 
 
-def test_the_consumer_is_safe():
+def test_the_consumer_is_safe() -> None:
     settings = consumer_settings(CONNECTION, client="c", group="g")
     assert settings["enable.auto.commit"] == "false"
     assert settings["isolation.level"] == "read_committed"
@@ -46,12 +46,12 @@ def test_the_consumer_is_safe():
     assert settings["allow.auto.create.topics"] == "false"
 
 
-def test_a_message_never_outlives_its_transaction():
+def test_a_message_never_outlives_its_transaction() -> None:
     short = producer_settings(CONNECTION, client="c", transactional=Transactional("t", 1.0))
     assert (short["transaction.timeout.ms"], short["message.timeout.ms"]) == ("1000", "1000")
 
 
-def test_security_settings_reach_the_client_and_nothing_of_them_the_log():
+def test_security_settings_reach_the_client_and_nothing_of_them_the_log() -> None:
     for settings in (
         producer_settings(CONNECTION, client="c", transactional=Transactional("t", 60)),
         consumer_settings(CONNECTION, client="c", group="g"),
@@ -64,20 +64,20 @@ def test_security_settings_reach_the_client_and_nothing_of_them_the_log():
     assert "hush" not in repr(CONNECTION)
 
 
-def test_what_is_no_security_setting_is_refused_by_name():
+def test_what_is_no_security_setting_is_refused_by_name() -> None:
     with pytest.raises(ProbeError, match="acks is not a security"):
         Connection("127.0.0.1:1", {"acks": "0"})
 
 
-def test_the_library_accepts_the_settings():
+def test_the_library_accepts_the_settings() -> None:
     plain = Connection("127.0.0.1:1")
-    ignore = [].append
+    ignore = list[object]().append
     open_producer(producer_settings(plain, client="c"), ignore)
     open_producer(producer_settings(plain, client="c", transactional=Transactional("t", 1.0)), ignore)
     open_consumer(consumer_settings(plain, client="c", group="g"), ignore, lambda error, partitions: None).close()
     open_admin(admin_settings(plain, client="c"))
 
 
-def test_a_refused_setting_is_named():
+def test_a_refused_setting_is_named() -> None:
     with pytest.raises(ClientError, match=r"sasl\.typo"):
         open_admin(admin_settings(Connection("127.0.0.1:1", {"sasl.typo": "x"}), client="c"))

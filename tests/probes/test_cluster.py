@@ -105,4 +105,4 @@ def test_no_topic_of_evidence_is_made_with_too_few_replicas_while_no_broker_is_t
     with pytest.raises(
         ClientError, match=r"knows of no broker that is alive, itself included \(BROKER_NOT_AVAILABLE\)"
     ):
-        topic.id(Admin(([], -1)))  # type: ignore[arg-type]
+        topic.id(Admin(([], -1)))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from pydantic import BaseModel, ValidationError
 
 from probes.config import ProbesConfig
 
 
-def test_every_field_is_described_and_has_a_default():
+def test_every_field_is_described_and_has_a_default() -> None:
     def check(section: type[BaseModel]) -> None:
         for name, field in section.model_fields.items():
             assert not field.is_required(), name
@@ -36,12 +38,12 @@ def test_every_field_is_described_and_has_a_default():
         ({"run": "x" * 65}, "run"),
     ],
 )
-def test_what_is_wrong_is_named(given, named):
+def test_what_is_wrong_is_named(given: dict[str, Any], named: str) -> None:
     with pytest.raises(ValidationError) as refused:
         ProbesConfig.model_validate(given)
     assert ".".join(str(part) for part in refused.value.errors()[0]["loc"]) == named
 
 
-def test_records_must_have_room_for_their_tag():
+def test_records_must_have_room_for_their_tag() -> None:
     with pytest.raises(ValidationError, match="record_bytes 80 is too small for a tag in topic offsetwatch-records"):
         ProbesConfig.model_validate({"writer": {"record_bytes": 80}})

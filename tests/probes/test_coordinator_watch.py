@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,7 @@ from probes.kafka.wire.offset_fetch import WireOffsets
 from probes.workloads.transactional.transaction_course import Outline
 from probes.workloads.transactional.transactions import Transactions
 from probes.workloads.transactional.transactor import CALL_WITHIN
-from tests.probes.conftest import Stage, witness
+from tests.probes.conftest import MakeStage, Stage, witness
 
 
 class Hanging:
@@ -42,7 +42,7 @@ def hanging(one: Stage) -> Iterator[tuple[Transactions, Hanging]]:
     """A transactional probe that has polled, whose client hangs from now on."""
     probe = one.put(Transactions, "t", timeout=60.0, stable=True, group=f"{one.prefix}-t")
     producer = Hanging(probe.transactor.producer)
-    probe.transactor.producer = producer  # type: ignore[assignment]
+    probe.transactor.producer = producer
     try:
         yield probe, producer
     finally:
@@ -60,14 +60,14 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.kafka
-def test_a_client_that_waits_while_the_coordinator_answers_is_given_up(stage: Callable[..., Stage], impatient: None):
+def test_a_client_that_waits_while_the_coordinator_answers_is_given_up(stage: MakeStage, impatient: None) -> None:
     said = r"has not returned for \d+ s, and the group's coordinator answers"
     with hanging(stage()) as (probe, _), pytest.raises(ClientStuck, match=said):
         send_offsets(probe)
 
 
 @pytest.mark.kafka
-def test_one_that_returns_in_time_is_not(stage: Callable[..., Stage], impatient: None):
+def test_one_that_returns_in_time_is_not(stage: MakeStage, impatient: None) -> None:
     with hanging(stage()) as (probe, producer):
         threading.Timer(0.3, producer.let_go.set).start()
         send_offsets(probe)
@@ -75,12 +75,17 @@ def test_one_that_returns_in_time_is_not(stage: Callable[..., Stage], impatient:
 
 @pytest.mark.kafka
 def test_one_whose_coordinator_does_not_answer_is_waited_for(
-    stage: Callable[..., Stage], impatient: None, monkeypatch: pytest.MonkeyPatch
-):
+    stage: MakeStage, impatient: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("probes.kafka.coordinator_watch.WITHIN", 0.3)
     asked: list[float] = []
     whole = CoordinatorWatch.answers
-    monkeypatch.setattr(CoordinatorWatch, "answers", lambda self, waited: asked.append(waited) or whole(self, waited))
+
+    def answers(self: CoordinatorWatch, waited: float) -> bool:
+        asked.append(waited)
+        return whole(self, waited)
+
+    monkeypatch.setattr(CoordinatorWatch, "answers", answers)
     with socket.create_server(("127.0.0.1", 0)) as silent, hanging(stage()) as (probe, producer):
         address = f"127.0.0.1:{silent.getsockname()[1]}"
         probe.transactor._watch = partial(CoordinatorWatch, Connection(address), "t", probe.group)
@@ -89,7 +94,7 @@ def test_one_whose_coordinator_does_not_answer_is_waited_for(
     assert max(asked) > 2.0
 
 
-def test_where_nobody_can_be_asked_it_never_says_yes():
+def test_where_nobody_can_be_asked_it_never_says_yes() -> None:
     never = Connection("127.0.0.1:1", {"security.protocol": "sasl_plaintext", "sasl.mechanism": "GSSAPI"})
     with CoordinatorWatch(never, "t", "g", [("t", 0)]) as watch:
         assert [watch.answers(waited) for waited in (1.0, 20.0, 21.0)] == [False, False, False]

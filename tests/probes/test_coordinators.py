@@ -18,7 +18,7 @@ from probes.workloads.telling import AGAIN, Telling
 from probes.workloads.transactional.transaction_course import Outline
 from probes.workloads.transactional.transactions import Transactions
 from rules.vocabulary.slices import Slice
-from tests.probes.conftest import Stage, witness
+from tests.probes.conftest import MakeStage, Stage, witness
 
 ROLES = ("group_coordinator", "transaction_coordinator")
 
@@ -79,7 +79,7 @@ def transact(probe: Transactions) -> None:
     probe.transact(Outline((dict.fromkeys(probe.targets, 1),), "commit"), crash_at=None)
 
 
-def test_rows_tell_it_once(stage: Callable[..., Stage], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_tell_it_once(stage: MakeStage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("probes.workloads.telling.AGAIN", 3_600_000_000_000)
     one = stage()
     observer, probe = put(one)
@@ -114,7 +114,7 @@ def test_a_coordinator_that_dies_is_followed_by_another(tmp_path: Path) -> None:
             def last() -> tuple[str | None, str | None]:
                 group = [broker for _, broker in of(witness(observer).of("offsets"), ROLES[0])]
                 txn = [broker for life in lives for _, broker in of(witness(life).of("txn"), ROLES[1])]
-                return (group or [None])[-1], (txn or [None])[-1]
+                return group[-1] if group else None, txn[-1] if txn else None
 
             def go_on() -> None:
                 try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from random import Random
 
 import numpy as np
 import pytest
@@ -49,17 +50,17 @@ def outcome(first: int, count: int, *reports: Report) -> list[Fate]:
     return fates(Batch(7, {HERE: (first, count)}, list(reports)))[HERE]
 
 
-def test_reports_in_any_order_make_one_run():
+def test_reports_in_any_order_make_one_run() -> None:
     assert outcome(4, 3, Report(6, 102), Report(4, 100), Report(5, 101)) == [Fate("ok", None, [Run(7, 4, 100, 3)])]
 
 
-def test_a_marker_between_two_requests_makes_two_runs():
+def test_a_marker_between_two_requests_makes_two_runs() -> None:
     assert outcome(0, 3, Report(0, 8), Report(1, 9), Report(2, 11)) == [
         Fate("ok", None, [Run(7, 0, 8, 2), Run(7, 2, 11, 1)])
     ]
 
 
-def test_each_outcome_of_a_partition_stands_for_itself():
+def test_each_outcome_of_a_partition_stands_for_itself() -> None:
     timed_out, refused = KafkaError._MSG_TIMED_OUT, KafkaError.INVALID_REQUIRED_ACKS
     reports = [Report(3, code=timed_out), Report(0, 50), Report(1, code=refused), Report(2, code=timed_out)]
     assert outcome(0, 5, *reports) == [
@@ -70,17 +71,17 @@ def test_each_outcome_of_a_partition_stands_for_itself():
     ]
 
 
-def test_an_acknowledgement_without_an_offset_is_ok_all_the_same():
+def test_an_acknowledgement_without_an_offset_is_ok_all_the_same() -> None:
     assert outcome(0, 3, Report(0, 5), Report(1), Report(2, 7)) == [
         Fate("ok", None, [Run(7, 0, 5, 1), Run(7, 1, None, 1), Run(7, 2, 7, 1)])
     ]
 
 
-def test_an_acknowledgement_at_offset_zero_keeps_it():
+def test_an_acknowledgement_at_offset_zero_keeps_it() -> None:
     assert outcome(9, 1, Report(9, 0)) == [Fate("ok", None, [Run(7, 9, 0, 1)])]
 
 
-def test_what_never_entered_the_queue_failed():
+def test_what_never_entered_the_queue_failed() -> None:
     batch = Batch(7, {HERE: (0, 3)}, [Report(0, 4)])
     batch.refused[HERE] = (np.array([1, 2]), "_QUEUE_FULL")
     assert fates(batch)[HERE] == [
@@ -113,7 +114,9 @@ CODES = [0, KafkaError._MSG_TIMED_OUT, KafkaError._PURGE_QUEUE, KafkaError.MSG_S
 
 
 @given(st.lists(st.tuples(st.sampled_from([*CODES, None]), st.integers(-1, 3)), min_size=1, max_size=12), st.randoms())
-def test_every_record_has_exactly_one_fate_and_only_acknowledged_ones_an_offset(fortunes, random):
+def test_every_record_has_exactly_one_fate_and_only_acknowledged_ones_an_offset(
+    fortunes: list[tuple[int | None, int]], random: Random
+) -> None:
     reports = [Report(i, 10 * i + at, code) for i, (code, at) in enumerate(fortunes) if code is not None]
     random.shuffle(reports)
     found = outcome(0, len(fortunes), *reports)
@@ -128,5 +131,5 @@ def test_every_record_has_exactly_one_fate_and_only_acknowledged_ones_an_offset(
     assert len({(fate.type, fate.error) for fate in found}) == len(found)
 
 
-def test_before_anything_is_known_there_is_one_run_a_partition_without_offset():
+def test_before_anything_is_known_there_is_one_run_a_partition_without_offset() -> None:
     assert runs_to_send(7, {HERE: (3, 4)}) == {HERE: [Run(7, 3, None, 4)]}

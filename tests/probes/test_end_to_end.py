@@ -6,6 +6,7 @@ import math
 import threading
 import time
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -16,22 +17,24 @@ from probes.records.tag import Encoder
 from probes.topics.probe_topics import layout_of
 from probes.workloads.end_to_end import EndToEnd
 from probes.workloads.observer import Observer
+from probes.workloads.probe import Probe
 from probes.workloads.reader import Reader
 from probes.workloads.registers import Registers
 from probes.workloads.transactional.transactions import Transactions
 from probes.workloads.writer import Writer
-from tests.probes.conftest import Stage, witness
+from tests.known import known
+from tests.probes.conftest import MakeStage, Stage, witness
 from tests.probes.log.lives import wait_for
 
 
-def turns(probe, seconds):
+def turns(probe: Probe, seconds: float) -> None:
     limit = time.monotonic() + seconds
     with suppress(ClientError):  # as its supervisor does
         while time.monotonic() < limit:
             probe.turn()
 
 
-def test_every_record_comes_back_and_is_measured_at_its_partitions_leader(stage):
+def test_every_record_comes_back_and_is_measured_at_its_partitions_leader(stage: MakeStage) -> None:
     one = stage(end_to_end={"interval": 0.1, "objective": 600.0})
     probe = one.put(EndToEnd, "end-to-end")
     other = one.put(Writer, "writer")
@@ -56,7 +59,7 @@ def test_every_record_comes_back_and_is_measured_at_its_partitions_leader(stage)
     assert not witness(probe).of("poll", "assign", "commit"), "its reading is no evidence"
 
 
-def test_of_many_partitions_some_are_tried_at_a_time(stage):
+def test_of_many_partitions_some_are_tried_at_a_time(stage: MakeStage) -> None:
     one = stage(end_to_end={"interval": 0.05, "partitions": 2})
     probe = one.put(EndToEnd, "end-to-end")
     while probe.counters.sent < 6:
@@ -65,11 +68,11 @@ def test_of_many_partitions_some_are_tried_at_a_time(stage):
     assert sorted(row.partition for row in sends) == [0, 0, 1, 1, 2, 2]
 
 
-def test_a_record_that_nobody_sends_back_is_a_failure_of_its_promise_alone(stage):
+def test_a_record_that_nobody_sends_back_is_a_failure_of_its_promise_alone(stage: MakeStage) -> None:
     """Its own consumer is taken away from the partitions: written, and not read."""
     one = stage(end_to_end={"interval": 0.1, "objective": 0.5})
     probe = one.put(EndToEnd, "end-to-end")
-    probe._consumer.unassign()
+    known(probe._consumer).unassign()
     place = (one.config.topics.records, "1")
     levels = probe.counters.levels
     limit = time.monotonic() + 180
@@ -82,7 +85,7 @@ def test_a_record_that_nobody_sends_back_is_a_failure_of_its_promise_alone(stage
     assert set(levels.succeeded) == {"produce"}
 
 
-def test_other_probes_measure_what_they_do_anyway(stage):
+def test_other_probes_measure_what_they_do_anyway(stage: MakeStage) -> None:
     one = stage(reader={"commit_interval": 0.2}, transaction={"rate": 20, "abort_share": 0.0}, registers={"count": 1})
     writer, register = one.put(Writer, "writer"), one.put(Registers, "registers")
     transactions = one.put(Transactions, "transactions", timeout=60.0, stable=True, group=f"{one.prefix}-t")
@@ -103,29 +106,30 @@ def test_other_probes_measure_what_they_do_anyway(stage):
         assert took.seconds / took.counts.sum() < 60
     assert ("produce", (one.config.topics.transactions, "1")) not in transactions.counters.levels.latencies, "it polls"
     assert writer.counters.levels.tries["produce", (one.config.topics.records, "1")].failed == 0
-    for probe, what in (
+    measured: tuple[tuple[Probe, str], ...] = (
         (reader, "offset-commit"), (reader, "rebalance"), (transactions, "transaction-commit"), (observer, "metadata"),
-    ):  # fmt: skip
-        took = probe.counters.levels.latencies[what, ("", "")]
+    )  # fmt: skip
+    for one_of_them, what in measured:
+        took = one_of_them.counters.levels.latencies[what, ("", "")]
         assert took.counts.sum() > 0
         assert 0 < took.seconds / took.counts.sum() < 60
 
 
-def test_a_tag_of_another_writer_is_not_taken_for_ones_own(stage):
+def test_a_tag_of_another_writer_is_not_taken_for_ones_own(stage: MakeStage) -> None:
     one = stage(end_to_end={"interval": 60})
     probe = one.put(EndToEnd, "end-to-end")
     probe.turn()
     where = (one.config.topics.records, 0)
-    stranger = Encoder(run="run-a", writer=probe.writer + 1, topic=where[0], partition=0, size=256)
-    probe._producer.produce(where[0], stranger.encode(range(0, 1), sent=0)[0], partition=0)
-    assert probe._producer.flush(60) == 0
+    stranger = Encoder(run="run-a", writer=known(probe.writer) + 1, topic=where[0], partition=0, size=256)
+    known(probe._producer).produce(where[0], stranger.encode(range(0, 1), sent=0)[0], partition=0)
+    assert known(probe._producer).flush(60) == 0
     probe.send([where])  # it stands behind the stranger's: once it has come, that one has come too
     while len(probe.trips):
         probe.turn()
     assert probe.counters.polled == 4
 
 
-def test_what_was_sent_to_a_topic_that_somebody_deletes_is_no_failure_of_the_clusters(stage):
+def test_what_was_sent_to_a_topic_that_somebody_deletes_is_no_failure_of_the_clusters(stage: MakeStage) -> None:
     """The lives of those who write there end, and their successors wait until it is there again."""
     one = stage(end_to_end={"interval": 0.1, "objective": 60.0})
     past = [0]
@@ -139,7 +143,7 @@ def test_what_was_sent_to_a_topic_that_somebody_deletes_is_no_failure_of_the_clu
     wait_for(lambda: topic not in one.topics.view().topics)
     sent = {each: each.counters.sent for each in (probe, writer)}
 
-    def work(each):
+    def work(each: EndToEnd | Writer) -> None:
         with suppress(ClientError):  # as its supervisor does
             while each.measure.in_place:
                 each.turn()
@@ -161,11 +165,11 @@ def test_what_was_sent_to_a_topic_that_somebody_deletes_is_no_failure_of_the_clu
 
 
 @pytest.mark.kafka
-def test_an_outage_counts_while_it_lasts_and_what_comes_afterwards_was_late(tmp_path):
+def test_an_outage_counts_while_it_lasts_and_what_comes_afterwards_was_late(tmp_path: Path) -> None:
     """The only broker stands still until that is told, and goes on."""
     during = []
 
-    def go_on():
+    def go_on() -> None:
         try:
             wait_for(lambda: probe.counters.levels.tries[key].failed - first.tries[key].failed >= 3)
         finally:

@@ -37,15 +37,15 @@ def said(records: Sequence[Message], irregular: Sequence[int] = ()) -> list[Alte
     return alterations(records, [one.value() for one in records], irregular)
 
 
-def made_of(values: Sequence[bytes], first: int = 40, **changes: dict[int, Any]) -> list[Message]:
-    """Records at consecutive offsets; `changes` are by field, then by place."""
+def made_of(values: Sequence[bytes], **changes: dict[int, Any]) -> list[Message]:
+    """Records at consecutive offsets, from 40 on; `changes` are by field, then by place."""
     return [
-        record(first + i, value, **{name: by[i] for name, by in changes.items() if i in by})
+        record(40 + i, value, **{name: by[i] for name, by in changes.items() if i in by})
         for i, value in enumerate(values)
     ]
 
 
-def test_what_was_sent_is_as_it_was_sent():
+def test_what_was_sent_is_as_it_was_sent() -> None:
     values = [*values_of(0, 3), *values_of(3, 1, SENT + 5_000), *values_of(9, 2, SENT - 7_000_000)]
     assert said(made_of(values)) == []
 
@@ -80,24 +80,24 @@ OURS = f"timestamp {MILLIS} CreateTime"
         ),
     ],
 )  # fmt: skip
-def test_what_came_instead_is_told(changes: dict[str, Any], expected: Altered):
+def test_what_came_instead_is_told(changes: dict[str, Any], expected: Altered) -> None:
     assert said(made_of(values_of(0, 3), **{name: {1: value} for name, value in changes.items()})) == [expected]
 
 
-def test_a_lost_header_is_told():
+def test_a_lost_header_is_told() -> None:
     assert said(made_of(values_of(0, 3), headers={0: None})) == [
         Altered(7, 0, 40, 1, "headers", f"headers {HEADER}={CHECKSUM_OF_0}", "headers none", 5)
     ]
 
 
-def test_two_keys_that_make_the_same_bytes_are_not_as_they_were_sent():
+def test_two_keys_that_make_the_same_bytes_are_not_as_they_were_sent() -> None:
     values = values_of(0, 2)
     first, second = (value[KEY] for value in values)
     found = said(made_of(values, key={0: first + second[:1], 1: second[1:]}))
     assert [(one.seq, one.length, one.what) for one in found] == [(0, 2, "key")]
 
 
-def test_neighbours_that_differ_alike_are_told_together():
+def test_neighbours_that_differ_alike_are_told_together() -> None:
     values = values_of(0, 8)
     zero = (TIMESTAMP_CREATE_TIME, 0)
     records = made_of(values, timestamp={1: zero, 2: zero, 3: zero, 5: zero, 6: zero}, key={6: None})
@@ -115,14 +115,14 @@ def _kept(one: Message) -> dict[str, Any]:
     return {"timestamp": one.timestamp(), "key": one.key(), "headers": one.headers()}
 
 
-def test_of_a_record_without_promise_nothing_is_said():
+def test_of_a_record_without_promise_nothing_is_said() -> None:
     values = [*values_of(0, 2), *values_of(2, 2, enveloped=False)]
     everything = {"key": None, "timestamp": (TIMESTAMP_CREATE_TIME, 0), "headers": [("x", b"")]}
     changes = {name: {1: value, 3: value} for name, value in everything.items()}
     assert [(one.seq, one.length) for one in said(made_of(values, **changes))] == [(1, 1)]
 
 
-def test_of_an_irregular_record_nothing_is_said():
+def test_of_an_irregular_record_nothing_is_said() -> None:
     values = [values_of(0, 1)[0], b"junk", values_of(1, 1)[0]]
     decoded = decode(values, [40, 41, 42], topic=HERE[0], partition=HERE[1], runs=["run-a"])
     records = [record(40, values[0], key=None), Message(value=b"junk", offset=41), record(42, values[2])]
@@ -132,7 +132,7 @@ def test_of_an_irregular_record_nothing_is_said():
     ]
 
 
-class Full(Producer):
+class Full(Producer):  # type: ignore[misc]  # its library tells no types
     """A client whose queue has room for `room` records."""
 
     room: int
@@ -144,7 +144,7 @@ class Full(Producer):
 
 
 @pytest.mark.parametrize("room", [0, 1, 2, 4])
-def test_what_the_client_has_no_room_for_has_failed(room: int):
+def test_what_the_client_has_no_room_for_has_failed(room: int) -> None:
     producer = Full({})
     producer.room = room
     batch = Batch(7, {HERE: (10, 4)})
@@ -159,7 +159,7 @@ def test_what_the_client_has_no_room_for_has_failed(room: int):
 Stage = Callable[..., Any]
 
 
-def test_on_a_real_broker_nothing_is_altered_and_the_broker_s_own_time_is_told(stage: Stage):
+def test_on_a_real_broker_nothing_is_altered_and_the_broker_s_own_time_is_told(stage: Stage) -> None:
     from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
     from probes.kafka.client import admin_settings, open_admin

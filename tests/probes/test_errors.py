@@ -10,6 +10,7 @@ from probes.kafka.errors import (
     CODES,
     CONTEXTS,
     HARMLESS,
+    Context,
     classify,
     name_of,
     transaction_outcome,
@@ -27,17 +28,17 @@ IN_DOUBT = (
 )
 
 
-def test_every_code_of_the_library_stands_in_the_table_and_no_other():
+def test_every_code_of_the_library_stands_in_the_table_and_no_other() -> None:
     assert set(LIBRARY) == CODES
 
 
-def test_every_code_has_the_name_that_the_library_prints():
+def test_every_code_has_the_name_that_the_library_prints() -> None:
     for name, code in LIBRARY.items():
         assert name_of(code) == name
         assert KafkaError(code).name() == name
 
 
-def test_exceptions_to_info_are_codes_of_the_table():
+def test_exceptions_to_info_are_codes_of_the_table() -> None:
     for table in (CERTAIN_FAILURES, HARMLESS):
         for context, names in table.items():
             assert context in CONTEXTS
@@ -45,7 +46,7 @@ def test_exceptions_to_info_are_codes_of_the_table():
 
 
 @pytest.mark.parametrize("context", CONTEXTS)
-def test_every_code_has_a_class_and_no_error_is_ok(context):
+def test_every_code_has_a_class_and_no_error_is_ok(context: Context) -> None:
     assert classify(KafkaError.NO_ERROR, context) == "ok"
     fail_or_info = {classify(code, context) for name, code in LIBRARY.items() if name != "NO_ERROR"}
     assert fail_or_info <= ({"ok", "info"} if context == "poll" else {"fail", "info"})
@@ -53,17 +54,17 @@ def test_every_code_has_a_class_and_no_error_is_ok(context):
 
 @pytest.mark.parametrize("context", ["send", "poll", "commit", "init", "other"])
 @pytest.mark.parametrize("name", IN_DOUBT.split())
-def test_what_may_have_happened_is_never_a_failure(context, name):
+def test_what_may_have_happened_is_never_a_failure(context: Context, name: str) -> None:
     assert classify(LIBRARY[name], context) == "info"
 
 
 @pytest.mark.parametrize("context", CONTEXTS)
-def test_codes_that_nobody_knows_are_info(context):
+def test_codes_that_nobody_knows_are_info(context: Context) -> None:
     assert classify(9999, context) == "info"
     assert name_of(9999) == "CODE_9999"
 
 
-def test_what_the_client_refused_and_what_is_malformed_failed():
+def test_what_the_client_refused_and_what_is_malformed_failed() -> None:
     assert classify(KafkaError._QUEUE_FULL, "enqueue") == "fail"
     assert classify(KafkaError.MSG_SIZE_TOO_LARGE, "enqueue") == "fail"
     assert classify(KafkaError.INVALID_REQUIRED_ACKS, "send") == "fail"
@@ -80,11 +81,13 @@ def test_what_the_client_refused_and_what_is_malformed_failed():
         (False, False, False, "info"),
     ],
 )
-def test_a_transaction_whose_commit_was_invoked_never_failed(commit_invoked, committed, aborted, outcome):
+def test_a_transaction_whose_commit_was_invoked_never_failed(
+    commit_invoked: bool, committed: bool, aborted: bool, outcome: str
+) -> None:
     assert transaction_outcome(commit_invoked=commit_invoked, committed=committed, aborted=aborted) == outcome
 
 
-def test_translation_keeps_code_and_nature():
+def test_translation_keeps_code_and_nature() -> None:
     told = translate(KafkaException(KafkaError(KafkaError._FENCED, "gone", fatal=True, txn_requires_abort=True)))
     assert (told.code, told.fatal, told.abortable, str(told)) == ("_FENCED", True, True, "gone (_FENCED)")
     assert translate(BufferError("full")).code == "_QUEUE_FULL"
@@ -121,5 +124,5 @@ def test_translation_keeps_code_and_nature():
         ("_MSG_TIMED_OUT", "SaslAuthenticateRequest failed: Local: Timed out", "_MSG_TIMED_OUT"),
     ],
 )
-def test_a_login_that_nobody_answered_was_not_refused(code, text, told):
+def test_a_login_that_nobody_answered_was_not_refused(code: str, text: str, told: str) -> None:
     assert translate(KafkaError(LIBRARY[code], text)).code == told

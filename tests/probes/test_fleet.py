@@ -31,6 +31,7 @@ from probes.running.probe_run import run_id
 from probes.topics.probe_topics import ProbeTopics
 from probes.topology import Broker
 from rules.vocabulary.slices import SLICE_SCHEMA
+from tests.known import known
 
 Row = dict[str, Any]
 
@@ -142,7 +143,7 @@ def until(condition: Callable[[], object], within: float = 300.0) -> None:
         time.sleep(0.1)
 
 
-def test_the_fleet_is_what_was_asked_for():
+def test_the_fleet_is_what_was_asked_for() -> None:
     asked = config(reader={"assign": 2, "group": 2, "restless": 1}, transaction={"count": 4})
     made = {spec.name: dict(spec.options) for spec in specs(asked, "r", [Broker(1, "h:1"), Broker(2, "h:2")])}
     assert Counter(name.rstrip("0123456789-") for name in made) == {
@@ -164,7 +165,7 @@ def test_the_fleet_is_what_was_asked_for():
     assert left == {"writer", "reader", "transactions", "registers", "end-to-end", "zombies", "observer"}
 
 
-def test_a_run_keeps_its_id_as_long_as_its_folder(tmp_path: Path):
+def test_a_run_keeps_its_id_as_long_as_its_folder(tmp_path: Path) -> None:
     first = run_id(config(), tmp_path / "a")
     assert run_id(config(), tmp_path / "a") == first != run_id(config(), tmp_path / "b")
     assert run_id(config(run="mine"), tmp_path / "a") == "mine"
@@ -173,7 +174,7 @@ def test_a_run_keeps_its_id_as_long_as_its_folder(tmp_path: Path):
         run_id(config(), tmp_path / "a")
 
 
-def test_a_cluster_that_does_not_answer_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_cluster_that_does_not_answer_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("probes.topics.probe_topics.REQUEST_TIMEOUT", 1.0)
     fleet = Fleet(config(), Connection("127.0.0.1:9"), tmp_path / "journal", SystemClock())
     with pytest.raises(Unreachable, match="no broker"):
@@ -193,7 +194,7 @@ def happened(rows: list[Row]) -> set[tuple[str, str]]:
 
 
 @pytest.mark.kafka
-def test_the_topics_are_asked_about_by_a_new_client_once_the_login_is_another_one(tmp_path: Path):
+def test_the_topics_are_asked_about_by_a_new_client_once_the_login_is_another_one(tmp_path: Path) -> None:
     login = {"sasl.username": "u", "sasl.password": "old", "sasl.mechanism": "PLAIN"}
     login["security.protocol"] = "SASL_PLAINTEXT"
     fleet = Fleet(config(), Connection("127.0.0.1:9", lambda: dict(login)), tmp_path, SystemClock())
@@ -208,14 +209,14 @@ def test_the_topics_are_asked_about_by_a_new_client_once_the_login_is_another_on
     assert first is not second is fleet._topics._admin
 
 
-def test_a_restless_fleet_logs_the_truth_and_nothing_is_lost(kafka: LocalKafka, tmp_path: Path):
+def test_a_restless_fleet_logs_the_truth_and_nothing_is_lost(kafka: LocalKafka, tmp_path: Path) -> None:
     asked = config(unrest={"mean_interval": 1.5, "seed": 7})
     where = (tmp_path / "journal", SystemClock())
     fleet = Fleet(asked, Connection(kafka.bootstrap), *where, history=tmp_path / "history")
     fleet.start()
     until(lambda: sum(probe.acknowledged for probe in fleet.status().probes) > 1000)
     until(lambda: sum(probe.lives for probe in fleet.status().probes) > 2 * len(fleet.status().probes))
-    until(lambda: fleet.status().committer.rows > 100)
+    until(lambda: known(fleet.status().committer).rows > 100)
     until(lambda: happened(read(tmp_path / "history")) >= HAPPENS)
     fleet.stop()
     assert {probe.state for probe in fleet.status().probes} == {"stopped"}
@@ -237,7 +238,7 @@ def test_a_restless_fleet_logs_the_truth_and_nothing_is_lost(kafka: LocalKafka, 
 
 
 @pytest.mark.kafka
-def test_the_drain_names_what_is_missing(kafka: LocalKafka, tmp_path: Path):
+def test_the_drain_names_what_is_missing(kafka: LocalKafka, tmp_path: Path) -> None:
     asked = config(transaction={"count": 0}, writer={"rate": 200, "with_five_in_flight": 0})
     where = (tmp_path / "journal", SystemClock())
     fleet = Fleet(asked, Connection(kafka.bootstrap), *where, history=tmp_path / "history")
@@ -266,7 +267,7 @@ def test_the_drain_names_what_is_missing(kafka: LocalKafka, tmp_path: Path):
 
 
 @pytest.mark.kafka
-def test_what_an_open_transaction_holds_is_not_lost(kafka: LocalKafka, tmp_path: Path):
+def test_what_an_open_transaction_holds_is_not_lost(kafka: LocalKafka, tmp_path: Path) -> None:
     """It cannot be read yet. What is missing elsewhere, below the last stable offset, or from the log's end on is lost
     all the same."""
     asked = config(transaction={"count": 0}, writer={"rate": 200, "with_five_in_flight": 0})
@@ -308,7 +309,7 @@ def test_what_an_open_transaction_holds_is_not_lost(kafka: LocalKafka, tmp_path:
 
 
 @pytest.mark.kafka
-def test_every_probe_may_have_a_process_of_its_own(kafka: LocalKafka, tmp_path: Path):
+def test_every_probe_may_have_a_process_of_its_own(kafka: LocalKafka, tmp_path: Path) -> None:
     asked = config(
         reader={"assign": 1, "group": 0, "restless": 0, "per_broker": False},
         writer={"rate": 400, "with_five_in_flight": 0},
@@ -334,7 +335,7 @@ def test_every_probe_may_have_a_process_of_its_own(kafka: LocalKafka, tmp_path: 
 
 
 @pytest.mark.kafka
-def test_an_outage_is_no_failure_and_the_probes_go_on_afterwards(tmp_path: Path):
+def test_an_outage_is_no_failure_and_the_probes_go_on_afterwards(tmp_path: Path) -> None:
     asked = config(
         writer={"rate": 100, "delivery_timeout": 2},
         transaction={"count": 1, "timeouts": [2]},
@@ -377,7 +378,7 @@ def test_a_log_that_no_monitor_compacts_stays_small(
 
 
 @pytest.mark.kafka
-def test_a_topic_that_is_made_again_means_new_places_for_all(kafka: LocalKafka, tmp_path: Path):
+def test_a_topic_that_is_made_again_means_new_places_for_all(kafka: LocalKafka, tmp_path: Path) -> None:
     quiet = {"group": 0, "restless": 0, "per_broker": False}
     asked = config(transaction={"count": 0}, reader=quiet, end_to_end={"count": 0})
     said: list[str] = []
@@ -391,7 +392,7 @@ def test_a_topic_that_is_made_again_means_new_places_for_all(kafka: LocalKafka, 
     fleet.stop_sending()
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
     admin.delete_topics([asked.topics.records])[asked.topics.records].result()
-    until(lambda: fleet.status().layout.topic_id(asked.topics.records) != before.topic_id(asked.topics.records))
+    until(lambda: known(fleet.status().layout).topic_id(asked.topics.records) != before.topic_id(asked.topics.records))
     assert "the partitions of the probe topics are not what they were: the probes start anew" in said
     until(lambda: {p.kind: p.lives for p in fleet.status().probes}["reader"] >= 2)
     foreign = Producer({"bootstrap.servers": kafka.bootstrap})

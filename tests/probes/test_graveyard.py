@@ -26,7 +26,7 @@ from probes.kafka.client import (
 from probes.kafka.errors import ClientError, Crash
 from probes.running.graveyard import Graveyard, taken_from
 from probes.workloads.reader import Reader
-from tests.probes.conftest import witness
+from tests.probes.conftest import MakeStage, witness
 from tests.probes.log.lives import wait_for
 from tests.probes.test_consumer_protocol import HEARTBEAT
 from tests.probes.test_supervisor import Running, Scripted
@@ -166,7 +166,7 @@ def test_what_comes_of_a_client_that_does_not_close_in_time_goes_when_it_has_clo
         gc.enable()
 
 
-def test_a_member_that_was_given_partitions_and_never_asked_for_them_ends(stage: Any) -> None:
+def test_a_member_that_was_given_partitions_and_never_asked_for_them_ends(stage: MakeStage) -> None:
     """By the consumer protocol. Dropped as it is, it goes on for ever, and takes a core for it."""
     one = stage(group_protocol="consumer")
     before = settled()

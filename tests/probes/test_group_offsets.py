@@ -22,7 +22,7 @@ from probes.kafka.group_offsets import ConsumerOffsets, GroupOffsets, open_group
 from probes.kafka.wire.messages import build
 from probes.kafka.wire.offset_fetch import WireOffsets
 from tests.monitor.secured import PASSWORD, TOKEN_HOOK, USER, secured_broker
-from tests.probes.conftest import Stage
+from tests.probes.conftest import MakeStage, Stage
 
 LIMIT = 60.0
 SORTS = ("connections", "consumers")
@@ -69,7 +69,7 @@ def told(asked: GroupOffsets, group: str, within: float = LIMIT) -> dict[int, in
 def error_of(asked: GroupOffsets, group: str, within: float = LIMIT) -> str:
     with pytest.raises(Exception) as caught:
         asked.ask(group, within).result(3 * LIMIT)
-    return translate(caught.value).code  # type: ignore[arg-type]
+    return translate(caught.value).code
 
 
 def until(true: Callable[[], object], limit: float = 180) -> None:
@@ -84,7 +84,7 @@ def places(one: Stage) -> list[Any]:
 
 
 @both
-def test_what_is_committed_is_told_and_absent_is_not_zero(stage, sort):
+def test_what_is_committed_is_told_and_absent_is_not_zero(stage: MakeStage, sort: str) -> None:
     one = stage()
     group, nobody = f"{one.prefix}-g", f"{one.prefix}-nobody"
     commit(one, group, (0, 0), (2, 7))
@@ -102,7 +102,7 @@ def test_what_is_committed_is_told_and_absent_is_not_zero(stage, sort):
         assert coordinator() == "1"
 
 
-def test_offsets_of_a_transaction_are_not_told_before_it_has_ended(stage):
+def test_offsets_of_a_transaction_are_not_told_before_it_has_ended(stage: MakeStage) -> None:
     one = stage()
     group, topic = f"{one.prefix}-g", one.config.topics.records
     commit(one, group, (0, 1), (1, 1))
@@ -150,7 +150,9 @@ class Refuse(Lie):
         (ErrorCode.group_id_not_found, "GROUP_ID_NOT_FOUND"),
     ],
 )
-def test_what_the_coordinator_refuses_is_told_by_its_name_and_asked_again(stage, sort, code, name):
+def test_what_the_coordinator_refuses_is_told_by_its_name_and_asked_again(
+    stage: MakeStage, sort: str, code: ErrorCode, name: str
+) -> None:
     one = stage()
     group = f"{one.prefix}-g"
     commit(one, group, (0, 4))
@@ -164,7 +166,7 @@ def test_what_the_coordinator_refuses_is_told_by_its_name_and_asked_again(stage,
 
 
 @both
-def test_a_coordinator_that_is_loading_is_waited_for(stage, sort):
+def test_a_coordinator_that_is_loading_is_waited_for(stage: MakeStage, sort: str) -> None:
     one = stage()
     group = f"{one.prefix}-g"
     commit(one, group, (0, 4))
@@ -180,7 +182,7 @@ class Trouble(Lie):
 
     def __init__(self, api: Api, decision: Decision) -> None:
         super().__init__(when=ONCE)
-        self.apis = frozenset({api})
+        self.apis = frozenset({api})  # type: ignore[misc]  # to others a constant of their class
         self._decision = decision
 
     async def on_response(self, exchange: Exchange) -> Decision:
@@ -191,7 +193,7 @@ class Trouble(Lie):
 
 
 @both
-def test_who_does_not_answer_is_given_its_time_and_asked_again(stage, sort):
+def test_who_does_not_answer_is_given_its_time_and_asked_again(stage: MakeStage, sort: str) -> None:
     one = stage()
     group = f"{one.prefix}-g"
     commit(one, group, (0, 4))
@@ -206,7 +208,7 @@ def test_who_does_not_answer_is_given_its_time_and_asked_again(stage, sort):
 
 @both
 @pytest.mark.parametrize("api", [Api.OFFSET_FETCH, Api.FIND_COORDINATOR])
-def test_a_connection_that_breaks_is_made_again_within_the_same_question(stage, sort, api):
+def test_a_connection_that_breaks_is_made_again_within_the_same_question(stage: MakeStage, sort: str, api: Api) -> None:
     one = stage()
     group = f"{one.prefix}-g"
     commit(one, group, (0, 4))
@@ -216,7 +218,7 @@ def test_a_connection_that_breaks_is_made_again_within_the_same_question(stage, 
         assert len(lie.acts) == 1
 
 
-def test_a_group_that_waits_for_its_answer_holds_up_no_other(stage):
+def test_a_group_that_waits_for_its_answer_holds_up_no_other(stage: MakeStage) -> None:
     one = stage()
     slow, other = f"{one.prefix}-slow", f"{one.prefix}-other"
     commit(one, slow, (0, 4))
@@ -232,7 +234,7 @@ def test_a_group_that_waits_for_its_answer_holds_up_no_other(stage):
         assert [at for _, at, _ in late.result(3 * LIMIT)] == [4, None, None]
 
 
-def test_an_answer_that_comes_late_is_no_answer_to_what_was_asked_later(stage):
+def test_an_answer_that_comes_late_is_no_answer_to_what_was_asked_later(stage: MakeStage) -> None:
     one = stage()
     group = f"{one.prefix}-g"
     commit(one, group, (0, 4))
@@ -252,7 +254,7 @@ class Changed(Lie):
 
     def __init__(self, api: Api, change: Callable[[Any], Any]) -> None:
         super().__init__()
-        self.apis = frozenset({api})
+        self.apis = frozenset({api})  # type: ignore[misc]  # to others a constant of their class
         self._change = change
         self.versions: set[int] = set()
 
@@ -262,7 +264,7 @@ class Changed(Lie):
         return PASS
 
 
-def test_a_partition_that_the_answer_leaves_out_has_no_offset_and_not_none(stage):
+def test_a_partition_that_the_answer_leaves_out_has_no_offset_and_not_none(stage: MakeStage) -> None:
     one = stage()
     group = f"{one.prefix}-g"
     commit(one, group, (0, 4))
@@ -279,7 +281,7 @@ def test_a_partition_that_the_answer_leaves_out_has_no_offset_and_not_none(stage
     assert sorted(map(str, found.values())) == sorted([str(found[0]), "_NO_OFFSET", "_NO_OFFSET"])
 
 
-def test_a_broker_that_knows_only_older_requests_is_asked_in_those(stage):
+def test_a_broker_that_knows_only_older_requests_is_asked_in_those(stage: MakeStage) -> None:
     one = stage()
     group = f"{one.prefix}-g"
     commit(one, group, (0, 4))
@@ -315,7 +317,7 @@ class NoCoordinator(Lie):
 
 
 @both
-def test_a_group_that_nobody_coordinates_is_waited_for_until_its_time_is_over(stage, sort):
+def test_a_group_that_nobody_coordinates_is_waited_for_until_its_time_is_over(stage: MakeStage, sort: str) -> None:
     one = stage()
     group = f"{one.prefix}-g"
     commit(one, group, (0, 4))
@@ -331,7 +333,7 @@ def test_a_group_that_nobody_coordinates_is_waited_for_until_its_time_is_over(st
 
 
 @pytest.mark.kafka
-def test_what_was_committed_in_a_topic_is_gone_with_it(stage):
+def test_what_was_committed_in_a_topic_is_gone_with_it(stage: MakeStage) -> None:
     one = stage()
     group, topic = f"{one.prefix}-g", f"{one.prefix}-again"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 import pytest
@@ -13,7 +13,7 @@ from probes.kafka.client import Connection, admin_settings, open_admin
 from probes.kafka.errors import ClientError
 from probes.workloads.end_to_end import EndToEnd
 from probes.workloads.writer import Writer
-from tests.probes.conftest import Stage, witness
+from tests.probes.conftest import MakeStage, witness
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ class Away(Wedged):
         return open_admin(admin_settings(Connection(self.nobody), client="nobody"))
 
 
-def in_vain(stage: Callable[..., Stage], make: type[Wedged] | type[WedgedEndToEnd], nobody: str) -> list[str]:
+def in_vain(stage: MakeStage, make: type[Wedged] | type[WedgedEndToEnd], nobody: str) -> list[str]:
     """What became of each of five sends, at most: nothing, or why the client was given up."""
     make.nobody = nobody
     writer = {"delivery_timeout": 1.0, "batch_interval": 0.01}
@@ -73,7 +73,7 @@ def in_vain(stage: Callable[..., Stage], make: type[Wedged] | type[WedgedEndToEn
 
 @pytest.mark.parametrize("make", [Wedged, WedgedEndToEnd])
 def test_a_client_that_is_wedged_is_given_up(
-    stage: Callable[..., Stage], silent: str, make: type[Wedged] | type[WedgedEndToEnd]
+    stage: MakeStage, silent: str, make: type[Wedged] | type[WedgedEndToEnd]
 ) -> None:
     *before, last = in_vain(stage, make, silent)
     assert last == "nothing that it sends is acknowledged, though the partitions' leaders answer (_MSG_TIMED_OUT)"
@@ -81,7 +81,7 @@ def test_a_client_that_is_wedged_is_given_up(
 
 
 def test_where_nobody_is_answered_another_client_would_not_be(
-    stage: Callable[..., Stage], silent: str, monkeypatch: pytest.MonkeyPatch
+    stage: MakeStage, silent: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("probes.kafka.starting_positions.ASK_WITHIN", 0.5)
     assert in_vain(stage, Away, silent) == [""] * 5

@@ -23,14 +23,14 @@ def observed(*seconds: float) -> Latencies:
 
 
 @given(SECONDS)
-def test_each_border_has_counted_what_took_at_most_that(seconds):
+def test_each_border_has_counted_what_took_at_most_that(seconds: list[float]) -> None:
     classic = observed(*seconds).classic
     assert [border for border, _ in classic] == [*(2.0**power for power in CLASSIC), math.inf]
     assert classic == [(border, sum(one <= border for one in seconds)) for border, _ in classic]
 
 
 @given(SECONDS)
-def test_a_native_bucket_holds_what_lies_between_its_borders(seconds):
+def test_a_native_bucket_holds_what_lies_between_its_borders(seconds: list[float]) -> None:
     schema, zero_threshold, zero, first, counts = observed(*seconds).native
     assert zero == sum(one <= zero_threshold for one in seconds)
     assert zero + sum(counts) == len(seconds)
@@ -43,11 +43,11 @@ def test_a_native_bucket_holds_what_lies_between_its_borders(seconds):
 
 
 @pytest.mark.parametrize(("seconds", "border"), [(0.25, 0.25), (0.2500001, 0.5), (64.0, 64.0), (2.0**-9, 2.0**-9)])
-def test_a_border_belongs_to_the_bucket_below(seconds, border):
+def test_a_border_belongs_to_the_bucket_below(seconds: float, border: float) -> None:
     assert min(le for le, count in observed(seconds).classic if count) == border
 
 
-def test_what_is_out_of_range_is_counted_all_the_same():
+def test_what_is_out_of_range_is_counted_all_the_same() -> None:
     latencies = observed(-1.0, 0.0, 1e-9, 100.0, 1e6)
     assert latencies.classic[0] == (2.0 ** CLASSIC[0], 3)
     assert latencies.classic[-2:] == [(64.0, 3), (math.inf, 5)]
@@ -56,7 +56,7 @@ def test_what_is_out_of_range_is_counted_all_the_same():
     assert SCHEMA == 3
 
 
-def test_levels_of_several_probes_are_one_and_a_copy_stays_as_it_is():
+def test_levels_of_several_probes_are_one_and_a_copy_stays_as_it_is() -> None:
     one, other = Levels(), Levels()
     one.took("produce", [0.1, 0.2], PLACE)
     one.tried("produce", 10, 1, 100.0, PLACE)
@@ -74,7 +74,7 @@ def test_levels_of_several_probes_are_one_and_a_copy_stays_as_it_is():
     assert before.latencies["produce", PLACE].classic[-1] == (math.inf, 2)
 
 
-def test_what_has_not_happened_yet_is_told_as_nothing():
+def test_what_has_not_happened_yet_is_told_as_nothing() -> None:
     levels = Levels.empty()
     assert (
         {operation for operation, _ in levels.latencies}
@@ -85,7 +85,7 @@ def test_what_has_not_happened_yet_is_told_as_nothing():
     assert not levels.succeeded
 
 
-def test_few_are_counted_as_many_are():
+def test_few_are_counted_as_many_are() -> None:
     """At the borders of the buckets, between them, beyond the first and the last, and below zero."""
     borders = [2.0 ** (power / 8) for power in range(-14 * 8, 8 * 8)]
     values = [-1.0, 0.0, *borders, *(border * 1.01 for border in borders)]

@@ -21,7 +21,7 @@ from rules.vocabulary.slices import Run
 TOPIC = "canary-records"
 SENT = 1_763_741_823_123_456
 RUNS = frozenset({"r1", "another-run"})
-KINDS = {
+KINDS: dict[str, dict[str, Any]] = {
     "plain": {}, "in a transaction": {"txn": 5}, "with a source": {"sources": [Run(9, 0, 3, 1)]},
     "with a payload": {"payloads": [b"write 7"]}, "of another run": {"run": "r2"}, "of a longer run": {"run": "r11"},
     "meant for elsewhere": {"partition": 1}, "of another topic": {"topic": "canary-recordz"},

@@ -4,7 +4,7 @@ hidden by them."""
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
@@ -15,6 +15,7 @@ from probes.records.envelope import headers_of
 from probes.records.polls import Polled, sort_out
 from probes.records.tag import KEY, Encoder, decode
 from rules.vocabulary.slices import Run
+from tests.known import known
 from tests.rules.histories import History, Store, number
 
 HERE = ("canary-records", 3)
@@ -57,7 +58,7 @@ def spent(clock: Clock) -> Allowance:
     return allowance
 
 
-STRANGE = {
+STRANGE: dict[str, Callable[[int], Sequence[bytes | None]]] = {
     "foreign": lambda count: tagged("another", 0, count, writer=9),
     "corrupted": lambda count: [b"garbage"] * count,
     "empty": lambda count: [None] * count,
@@ -191,7 +192,7 @@ def test_what_is_ours_is_judged_beside_a_flood() -> None:
         for first in range(0, len(log), 150):
             part = polled(log[first : first + 150], allowance, first=first)
             h.poll(
-                "r", [("w", one.seq, one.length, one.offset) for one in part.decoded.runs],
+                "r", [("w", one.seq, one.length, known(one.offset)) for one in part.decoded.runs],
                 irregular=part.decoded.irregular, position_before=first, position_after=part.next,
             )  # fmt: skip
         for _ in range(30):

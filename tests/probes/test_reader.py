@@ -11,10 +11,11 @@ from confluent_kafka import KafkaError, Producer, TopicPartition
 from probes.kafka.errors import ClientError, Crash
 from probes.records.tag import Encoder
 from probes.topology import Partition
-from probes.workloads.probe import Carried
+from probes.workloads.probe import Carried, Probe
 from probes.workloads.reader import Reader
 from rules.vocabulary.slices import Run, Slice
-from tests.probes.conftest import Stage, witness
+from tests.known import known
+from tests.probes.conftest import MakeStage, Stage, witness
 
 WRITER = 77
 
@@ -31,19 +32,31 @@ def tagged(where: Partition, first: int, count: int, run: str = "run-a") -> list
     return encoder.encode(range(first, first + count), sent=1)
 
 
-def until(condition: Callable[[], object], *readers: Reader, within: float = 180.0) -> None:
+def until(
+    condition: Callable[[], object],
+    *probes: Probe,
+    doing: Callable[[], object] | None = None,
+    within: float = 180.0,
+) -> None:
+    """`doing` comes before each look at the condition; the probes' turns, after each that was in vain."""
+
+    def true() -> object:
+        if doing is not None:
+            doing()
+        return condition()
+
     end = time.monotonic() + within
-    while not condition():
+    while not true():
         assert time.monotonic() < end, "it did not happen in time"
-        for reader in readers:
-            reader.turn()
+        for probe in probes:
+            probe.turn()
 
 
 def polls(reader: Reader, where: Partition) -> list[Slice]:
     return [row for row in witness(reader).of("poll") if (row.topic, row.partition) == where]
 
 
-def test_an_assigned_reader_logs_runs_and_positions_that_join_on(stage):
+def test_an_assigned_reader_logs_runs_and_positions_that_join_on(stage: MakeStage) -> None:
     one = stage()
     here = (one.config.topics.records, 1)
     produce(one, here, tagged(here, 0, 30))
@@ -64,7 +77,7 @@ def test_an_assigned_reader_logs_runs_and_positions_that_join_on(stage):
     assert (assigned.assigned, assigned.mode) == (True, "assign")
 
 
-def test_whatever_is_not_ours_is_listed_beside_the_runs(stage, caplog):
+def test_whatever_is_not_ours_is_listed_beside_the_runs(stage: MakeStage, caplog: pytest.LogCaptureFixture) -> None:
     one = stage()
     here, other = (one.config.topics.records, 0), (one.config.topics.records, 2)
     values = [*tagged(here, 0, 2), b"junk", *tagged(other, 9, 1), *tagged(here, 5, 1, run="run-z"), *tagged(here, 2, 2)]
@@ -79,7 +92,7 @@ def test_whatever_is_not_ours_is_listed_beside_the_runs(stage, caplog):
     assert line.startswith(f"topic {here[0]} holds records of run run-z, which these probes do not know")
 
 
-def test_it_commits_what_it_journalled_and_reads_it_back_and_the_next_life_goes_on_there(stage):
+def test_it_commits_what_it_journalled_and_reads_it_back_and_the_next_life_goes_on_there(stage: MakeStage) -> None:
     one = stage(reader={"commit_interval": 0.3, "position_interval": 0.3})
     here = (one.config.topics.records, 1)
     produce(one, here, tagged(here, 0, 10))
@@ -104,7 +117,7 @@ def test_it_commits_what_it_journalled_and_reads_it_back_and_the_next_life_goes_
     assert polls(carried, here)[0].position_before == 12
 
 
-def test_a_group_shares_the_partitions_and_logs_each_rebalance(stage):
+def test_a_group_shares_the_partitions_and_logs_each_rebalance(stage: MakeStage) -> None:
     one = stage()
     group = f"{one.prefix}-g"
     first = one.put(Reader, "first", group=group, mode="subscribe")
@@ -135,30 +148,32 @@ def _polled(reader: Reader, where: Partition, seq: int) -> bool:
     return any(run.seq <= seq < run.seq + run.length for row in polls(reader, where) for run in row.polled)
 
 
-def test_a_restless_reader_changes_modes_and_partitions_and_says_so(stage):
+def test_a_restless_reader_changes_modes_and_partitions_and_says_so(
+    stage: MakeStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     one = stage(unrest={"enabled": True, "mean_interval": 1e9, "seed": 1})
     reader = one.put(Reader, "reader", group=f"{one.prefix}-g", restless=True)
-    reader.rng.choice = lambda options: {3: "partition"}.get(len(options), options[0])  # type: ignore[method-assign, assignment]
+    monkeypatch.setattr(reader.rng, "choice", lambda options: {3: "partition"}.get(len(options), options[0]))
     reader._trouble()
     gone = next(iter(one.layout.partitions()))
     assert [(r.topic, r.partition) for r in witness(reader).of("assign")[-6:] if not r.assigned] == [gone]
     produce(one, gone, tagged(gone, 0, 3))
     reader.turn()
     assert reader.counters.polled == 0
-    reader.rng.choice = lambda options: "mode"  # type: ignore[method-assign, assignment]
+    monkeypatch.setattr(reader.rng, "choice", lambda options: "mode")
     reader._trouble()
     assert {row.assigned for row in witness(reader).of("revoke", "subscribe")} == {False}
     until(lambda: reader.counters.polled == 3, reader)
     assert reader.mode == "subscribe"
     reader._trouble()
     assert (reader.mode, len(reader.assigned)) == ("assign", 6)
-    reader.rng.choice = lambda options: "crash"  # type: ignore[method-assign, assignment]
+    monkeypatch.setattr(reader.rng, "choice", lambda options: "crash")
     with pytest.raises(Crash):
         reader._trouble()
 
 
 @pytest.mark.kafka
-def test_a_topic_made_anew_is_read_from_its_start_and_positions_say_so(stage):
+def test_a_topic_made_anew_is_read_from_its_start_and_positions_say_so(stage: MakeStage) -> None:
     """librdkafka's own position stays at 20 while it returns 0 to 5, and so would what is committed."""
     one = stage(topics={"partitions": 1}, reader={"commit_interval": 0.3, "position_interval": 0.3})
     here = (one.config.topics.records, 0)
@@ -174,7 +189,7 @@ def test_a_topic_made_anew_is_read_from_its_start_and_positions_say_so(stage):
     until(lambda: reader.counters.polled == 25 and reader._committed.get(here) == 5, reader)
     went_back = [row for row in polls(reader, here) if row.polled[0].seq >= 20]
     assert [row.position_after for row in went_back] == [
-        row.polled[-1].offset + row.polled[-1].length for row in went_back
+        known(row.polled[-1].offset) + row.polled[-1].length for row in went_back
     ]
     since = went_back[0].completed
     told = [r for r in witness(reader).of("position", "commit") if (r.topic, r.partition) == here and r.invoked > since]
@@ -232,14 +247,14 @@ class Handing:
 
 
 @pytest.mark.kafka
-def test_what_came_before_a_fatal_error_is_logged_and_so_is_the_error(stage):
+def test_what_came_before_a_fatal_error_is_logged_and_so_is_the_error(stage: MakeStage) -> None:
     one = stage()
     reader = one.put(Reader, "reader", group=f"{one.prefix}-g")
     reader.close()
     here = (one.config.topics.records, 1)
     (value,) = tagged(here, 0, 1)
     fatal = KafkaError(KafkaError._FATAL, "it is over", fatal=True)
-    reader._consumer = Handing(Fetched(here, 0, value), Fetched((here[0], -1), 0, None, fatal))  # type: ignore[assignment]
+    reader._consumer = Handing(Fetched(here, 0, value), Fetched((here[0], -1), 0, None, fatal))
     with pytest.raises(ClientError, match="it is over"):
         reader.poll()
     rows = witness(reader).of("poll")
@@ -250,13 +265,13 @@ def test_what_came_before_a_fatal_error_is_logged_and_so_is_the_error(stage):
 
 
 @pytest.mark.kafka
-def test_a_partition_that_was_added_meanwhile_is_logged_with_a_beginning_and_an_end(stage):
+def test_a_partition_that_was_added_meanwhile_is_logged_with_a_beginning_and_an_end(stage: MakeStage) -> None:
     one = stage()
     reader = one.put(Reader, "reader", group=f"{one.prefix}-g")
     reader.close()
     added = (one.config.topics.records, 3)
     (value,) = tagged(added, 0, 1)
-    reader._consumer = Handing(Fetched(added, 0, value))  # type: ignore[assignment]
+    reader._consumer = Handing(Fetched(added, 0, value))
     reader.poll()
     reader.log.end("ok")
     rows = [row for row in one.read_journal(reader) if (row.topic, row.partition) == added]

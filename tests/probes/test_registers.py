@@ -22,8 +22,9 @@ from probes.topology import Partition
 from probes.workloads.registers import Registers
 from rules.vocabulary.catalogue import CATALOGUE
 from rules.vocabulary.finding import Finding
-from rules.vocabulary.slices import Mark, Slice
-from tests.probes.conftest import Stage, witness
+from rules.vocabulary.slices import Mark, RegisterAction, Slice
+from tests.known import known
+from tests.probes.conftest import MakeStage, Stage, witness
 from tests.probes.test_reader import Fetched, Handing
 from tests.rules.histories import Store
 
@@ -43,19 +44,19 @@ def copy(at: int = 0) -> Copy:
 
 
 @pytest.mark.parametrize("action", ACTIONS)
-def test_an_entry_is_read_back(action):
+def test_an_entry_is_read_back(action: RegisterAction) -> None:
     entry = Entry(action, 7, 2**63 - 1, 5)
     assert decode(entry.encode()) == entry
     assert decode(entry.encode()[:-1]) is decode(None) is decode(b"\x03" + entry.encode()[1:]) is None
 
 
-def test_the_log_decides_which_cas_is_accepted():
+def test_the_log_decides_which_cas_is_accepted() -> None:
     one = copy()
     one.apply(HERE, tags(Entry("cas", 7, 5, 0), Entry("cas", 7, 6, 0), Entry("read", 7), Entry("write", 8, 9)), 4)
     assert (one.holds(HERE, 7), one.holds(HERE, 8), one.holds(HERE, 9)) == (5, 9, 0)
 
 
-def test_what_was_before_the_beginning_is_unknown_until_a_write():
+def test_what_was_before_the_beginning_is_unknown_until_a_write() -> None:
     one = copy(at=10)
     one.apply(HERE, tags(Entry("cas", 7, 5, 0), first=10), 11)
     assert one.holds(HERE, 7) is None
@@ -65,7 +66,7 @@ def test_what_was_before_the_beginning_is_unknown_until_a_write():
     assert one.holds(HERE, 7) is None
 
 
-def test_a_read_is_answered_as_of_its_own_record():
+def test_a_read_is_answered_as_of_its_own_record() -> None:
     one = copy()
     asked = Asked(HERE, 7, 1, 1, 1)
     one.ask(asked)
@@ -73,7 +74,7 @@ def test_a_read_is_answered_as_of_its_own_record():
     assert (asked.answered, asked.applied, asked.held, one.holds(HERE, 7)) == (True, True, 5, 6)
 
 
-def test_a_copy_that_passed_the_acknowledged_offset_answers_without_the_record():
+def test_a_copy_that_passed_the_acknowledged_offset_answers_without_the_record() -> None:
     one = copy()
     asked = Asked(HERE, 7, 99, 0, 1)
     one.ask(asked)
@@ -164,14 +165,14 @@ BUSY = {"registers": {"count": 4, "registers": 2, "rate": 200, "catch_up_within"
 
 def overlapping(ops: Iterable[Slice]) -> int:
     """How many operations began while the one before, on the same register, was under way."""
-    of_one = sorted(ops, key=lambda row: (row.registers[0].register, row.mono_invoked))
+    of_one = sorted(ops, key=lambda row: (row.registers[0].register, known(row.mono_invoked)))
     return sum(
-        a.registers[0].register == b.registers[0].register and b.mono_invoked < a.mono_completed
+        a.registers[0].register == b.registers[0].register and known(b.mono_invoked) < known(a.mono_completed)
         for a, b in pairwise(of_one)
     )
 
 
-def test_several_clients_agree_on_a_healthy_broker(stage):
+def test_several_clients_agree_on_a_healthy_broker(stage: MakeStage) -> None:
     one = stage(**BUSY)
     clients = put(one, 4)
 
@@ -196,7 +197,7 @@ def test_several_clients_agree_on_a_healthy_broker(stage):
         assert checked(one, clients, finished=finished) == []
 
 
-def test_an_operation_logs_its_send_its_polls_and_itself(stage):
+def test_an_operation_logs_its_send_its_polls_and_itself(stage: MakeStage) -> None:
     one = stage(**BUSY)
     (client,) = put(one, 1)
     where, register = client.registers[0]
@@ -212,16 +213,19 @@ def test_an_operation_logs_its_send_its_polls_and_itself(stage):
     assert [run for row in witness(client).of("poll") for run in row.polled] == [
         run for row in sends for run in row.sent
     ]
-    assert all(row.mono_invoked <= send.mono_invoked for row, send in zip((cas, refused, read), sends, strict=True))
-    assert read.mono_completed >= witness(client).of("poll")[-1].mono_completed
+    assert all(
+        known(row.mono_invoked) <= known(send.mono_invoked)
+        for row, send in zip((cas, refused, read), sends, strict=True)
+    )
+    assert known(read.mono_completed) >= known(witness(client).of("poll")[-1].mono_completed)
 
 
-def test_what_a_broker_says_in_place_of_records_is_logged(stage):
+def test_what_a_broker_says_in_place_of_records_is_logged(stage: MakeStage) -> None:
     one = stage(**BUSY)
     (client,) = put(one, 1)
     real, target = client._consumer, client._targets[0]
     refused, down = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED), KafkaError(KafkaError._ALL_BROKERS_DOWN)
-    client._consumer = Handing(Fetched(target, 0, None, refused), Fetched((target[0], -1), 0, None, down))  # type: ignore[assignment]
+    client._consumer = Handing(Fetched(target, 0, None, refused), Fetched((target[0], -1), 0, None, down))
     client.poll(0.1)
     told = [(row.topic, row.partition, row.type, row.error) for row in witness(client).of("poll")]
     assert told == [
@@ -231,7 +235,7 @@ def test_what_a_broker_says_in_place_of_records_is_logged(stage):
     client._consumer = real
 
 
-def test_a_client_of_unknown_fate_accuses_nobody_and_its_successor_writes_anew(stage):
+def test_a_client_of_unknown_fate_accuses_nobody_and_its_successor_writes_anew(stage: MakeStage) -> None:
     one = stage(**BUSY)
     first, other = put(one, 2)
     where, register = first.registers[0]
@@ -257,7 +261,7 @@ def test_a_client_of_unknown_fate_accuses_nobody_and_its_successor_writes_anew(s
         assert checked(one, [first, second, other], finished=finished) == []
 
 
-def test_a_stale_client_is_found(stage):
+def test_a_stale_client_is_found(stage: MakeStage) -> None:
     one = stage(**BUSY)
     clients = put(one, 2)
     (stale,) = put(one, 1, Stale)
@@ -273,7 +277,7 @@ def test_a_stale_client_is_found(stage):
         assert {f.evidence["reason"] for f in found} <= {"stale", "never-written", "two-orders"}
 
 
-def test_a_boot_has_registers_of_its_own(stage):
+def test_a_boot_has_registers_of_its_own(stage: MakeStage) -> None:
     one = stage(**BUSY)
     before = put(one, 2)
     one.clock = SystemClock(boot="another")

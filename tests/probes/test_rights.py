@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer
@@ -16,6 +17,7 @@ from probes.kafka.starting_positions import committed_at_last
 from probes.kafka.wire.rights import Resource, refused, takes
 from probes.running.fleet import Fleet
 from tests.monitor.commands import silent_address
+from tests.probes.conftest import MakeStage
 
 pytestmark = pytest.mark.kafka
 DENIED = {
@@ -43,7 +45,7 @@ class Deny(Lie):
         return PASS
 
 
-def test_a_reader_whose_group_may_not_be_used_ends_by_that(stage):
+def test_a_reader_whose_group_may_not_be_used_ends_by_that(stage: MakeStage) -> None:
     one = stage()
     with Proxy(one.connection.bootstrap, [Deny()]) as proxy:
         consumer = Consumer(consumer_settings(Connection(proxy.bootstrap), client="t", group=f"{one.prefix}-g"))
@@ -53,7 +55,7 @@ def test_a_reader_whose_group_may_not_be_used_ends_by_that(stage):
     assert told.value.code == "GROUP_AUTHORIZATION_FAILED"
 
 
-def test_rights_are_asked_for_and_nothing_is_made(stage):
+def test_rights_are_asked_for_and_nothing_is_made(stage: MakeStage) -> None:
     one = stage()
     asked: list[tuple[Resource, str]] = [("group", f"{one.prefix}-g"), ("transactional id", f"{one.prefix}-t")]
     assert refused(one.connection, "t", asked) == [None, None]
@@ -76,7 +78,9 @@ class Older(Lie):
         return PASS
 
 
-def test_brokers_that_do_not_know_the_consumer_protocol_are_named_before_its_clients_wait(stage, tmp_path):
+def test_brokers_that_do_not_know_the_consumer_protocol_are_named_before_its_clients_wait(
+    stage: MakeStage, tmp_path: Path
+) -> None:
     one = stage(group_protocol="consumer")
     assert takes(one.connection, "t", Api.CONSUMER_GROUP_HEARTBEAT)
     with Proxy(one.connection.bootstrap, [Older()]) as proxy:
@@ -88,6 +92,6 @@ def test_brokers_that_do_not_know_the_consumer_protocol_are_named_before_its_cli
     assert "\n" not in str(told.value)
 
 
-def test_that_nobody_answers_is_no_right_that_lacks():
+def test_that_nobody_answers_is_no_right_that_lacks() -> None:
     with silent_address() as nowhere, pytest.raises(ClientError, match="_TRANSPORT"):
         refused(Connection(nowhere), "t", [("group", "g")])

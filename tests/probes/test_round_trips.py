@@ -68,17 +68,19 @@ def play(*steps: tuple[float, str]) -> Kept:
         ([(0.02, "came"), (0.03, "came")], (1, 0, 0), (1, 0, 0)),
     ],
 )
-def test_each_promise_is_judged_once(steps, end_to_end, consume):
+def test_each_promise_is_judged_once(
+    steps: list[tuple[float, str]], end_to_end: tuple[int, int, int], consume: tuple[int, int, int]
+) -> None:
     assert play(*steps).counts() == {"end-to-end": end_to_end, "consume": consume}
 
 
-def test_the_latency_is_told_of_whatever_comes_back():
+def test_the_latency_is_told_of_whatever_comes_back() -> None:
     assert play((0.01, "acknowledged"), (0.25, "came")).seconds == [0.25]
     assert play((21, "judge"), (25, "came")).seconds == [25.0]
     assert play((0.5, "failed"), (1, "came")).seconds == []
 
 
-def test_what_never_comes_is_forgotten():
+def test_what_never_comes_is_forgotten() -> None:
     kept = play((0.01, "acknowledged"), (21, "judge"), (20 * PATIENCE, "judge"))
     assert len(kept.trips) == 1
     kept.trips.judge(20 * PATIENCE * SECOND + 1)

@@ -29,6 +29,7 @@ from probes.topology import Layout, Topic
 from probes.workloads.probe import Probe, World
 from rules.vocabulary.slices import FORMER_TOPIC_ID, UNWRITABLE
 from rules.vocabulary.times import micros
+from tests.known import known
 from tests.probes.log.lives import wait_for
 
 LAYOUT = Layout("cluster", (Topic("t", "id-1", 2),))
@@ -77,9 +78,9 @@ class Watcher(Scripted):
 
 class Diary:
     def __init__(self) -> None:
-        self.script: dict[tuple[int, str], Callable[[], None]] = {}
+        self.script: dict[tuple[int, str], Callable[[], object]] = {}
         self.notes: list[tuple[str, int, str]] = []
-        self.newest: Scripted | None = None
+        self.newest: Scripted
         self._lock = threading.Lock()
 
     def note(self, name: str, life: int, what: str) -> None:
@@ -98,7 +99,11 @@ class Running:
     def __init__(self, folder: Path) -> None:
         self.folder, self.diary, self.layout, self.clock = folder, Diary(), LAYOUT, SystemClock()
         self.login = {"sasl.password": "old"}
-        self.supervisor: Supervisor | None = None
+        self._supervisor: Supervisor | None = None
+
+    @property
+    def supervisor(self) -> Supervisor:
+        return known(self._supervisor)
 
     def start(self, *kinds: type[Scripted], journal_max_gb: float | None = None, **supervision: Any) -> None:
         limits = {"backoff": 0.05, "close_within": 60, "stuck_after": 60, **supervision}
@@ -106,14 +111,13 @@ class Running:
         connection = Connection("x:1", lambda: dict(self.login))
         world = World(config, connection, self.clock, "run-a", frozenset({"run-a"}), lambda: self.layout)
         specs = [Spec(kind.__name__.lower(), kind, (("diary", self.diary),)) for kind in kinds or (Scripted,)]
-        self.supervisor = Supervisor(specs, world, self.folder)
+        self._supervisor = Supervisor(specs, world, self.folder)
         self.supervisor.start()
 
     def until(self, life: int, what: str) -> None:
         wait_for(lambda: self.diary.did(life, what), 180)
 
     def stop(self) -> None:
-        assert self.supervisor is not None
         self.supervisor.stop()
 
     def _lives(self) -> Iterator[tuple[list[Any], list[list[Any]]]]:
@@ -133,7 +137,7 @@ class Running:
 
     def endings(self) -> list[tuple[str, str | None]]:
         """How each life's log ends: (type, error) of its close rows; every life must have one for each partition."""
-        found = []
+        found: list[tuple[str, str | None]] = []
         for messages, rows in self._lives():
             closes = {(row[AT["type"]], row[AT["error"]]) for row in rows if row[AT["f"]] == "close"}
             assert len([row for row in rows if row[AT["f"]] == "close"]) == 2
@@ -156,7 +160,7 @@ def fail(error: Exception) -> Callable[[], None]:
     return run
 
 
-def test_a_quiet_life_opens_turns_finishes_and_closes(running):
+def test_a_quiet_life_opens_turns_finishes_and_closes(running: Running) -> None:
     running.start()
     running.until(1, "turn")
     running.stop()
@@ -166,7 +170,7 @@ def test_a_quiet_life_opens_turns_finishes_and_closes(running):
 
 
 @pytest.mark.parametrize("stored", [False, True])
-def test_nothing_holds_the_clients_of_a_life_that_has_failed(running, stored):
+def test_nothing_holds_the_clients_of_a_life_that_has_failed(running: Running, stored: bool) -> None:
     """They would go on asking by the login that they were given. An error holds the frames that it came through."""
     kept: list[weakref.ref[Probe]] = []
 
@@ -184,7 +188,7 @@ def test_nothing_holds_the_clients_of_a_life_that_has_failed(running, stored):
 
 
 @pytest.mark.parametrize("where", ["open", "turn"])
-def test_a_failed_client_is_closed_and_opened_anew_as_a_new_life(running, where):
+def test_a_failed_client_is_closed_and_opened_anew_as_a_new_life(running: Running, where: str) -> None:
     running.diary.script = {(1, where): fail(ClientError("_TRANSPORT", "gone"))}
     running.start()
     running.until(2, "turn")
@@ -204,7 +208,9 @@ def test_a_failed_client_is_closed_and_opened_anew_as_a_new_life(running, where)
         ("_TRANSPORT", "_TIMED_OUT", "_TIMED_OUT"),
     ],
 )
-def test_a_life_that_nobody_answers_ends_by_the_login_that_is_refused(running, beside, code, told):
+def test_a_life_that_nobody_answers_ends_by_the_login_that_is_refused(
+    running: Running, beside: str, code: str, told: str
+) -> None:
     def trouble() -> None:
         running.diary.newest.on_error(ClientError(beside, "told beside"))
         raise ClientError(code, "the call failed")
@@ -216,7 +222,7 @@ def test_a_life_that_nobody_answers_ends_by_the_login_that_is_refused(running, b
     assert sorted(running.endings(), key=str) == [("info", told), ("ok", None)]
 
 
-def test_a_client_whose_login_is_refused_and_has_been_changed_is_opened_anew(running):
+def test_a_client_whose_login_is_refused_and_has_been_changed_is_opened_anew(running: Running) -> None:
     """It would go on with the one that it was given when it was opened. While that is all there is, it goes on."""
 
     def refuse() -> None:
@@ -234,13 +240,13 @@ def test_a_client_whose_login_is_refused_and_has_been_changed_is_opened_anew(run
     assert sorted(running.endings(), key=str) == [("info", "_AUTHENTICATION"), ("ok", None)]
 
 
-def test_even_an_error_of_our_own_does_not_end_a_probe(running):
+def test_even_an_error_of_our_own_does_not_end_a_probe(running: Running) -> None:
     running.diary.script = {(1, "turn"): fail(ZeroDivisionError("a mistake"))}
     running.start()
     running.until(2, "turn")
 
 
-def test_failures_are_followed_by_longer_and_longer_waits_and_a_limit(running):
+def test_failures_are_followed_by_longer_and_longer_waits_and_a_limit(running: Running) -> None:
     running.start(backoff=1.0, backoff_limit=8.0)
     keeper: Keeper = running.supervisor.keepers[0]
     for failures, least, most in [(0, 0, 0), (1, 0.5, 1.5), (2, 1, 3), (3, 2, 6), (4, 4, 12), (30, 4, 12)]:
@@ -249,7 +255,7 @@ def test_failures_are_followed_by_longer_and_longer_waits_and_a_limit(running):
         assert failures == 0 or len(set(waits)) > 1, "with jitter"
 
 
-def test_a_crash_is_not_closed_and_the_next_life_begins_at_once(running):
+def test_a_crash_is_not_closed_and_the_next_life_begins_at_once(running: Running) -> None:
     running.diary.script = {(1, "turn"): fail(Crash("on purpose"))}
     running.start(backoff=SLOW, backoff_limit=SLOW)
     running.until(2, "turn")
@@ -258,11 +264,11 @@ def test_a_crash_is_not_closed_and_the_next_life_begins_at_once(running):
     assert sorted(running.endings(), key=str) == [("info", "_CRASHED"), ("ok", None)]
 
 
-def test_who_could_not_be_heard_is_not_abandoned(running, monkeypatch):
+def test_who_could_not_be_heard_is_not_abandoned(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     """The process stood still, as by SIGSTOP: its probes have shown no sign for an hour, and have an interval from the
     moment at which it went on."""
     wedge = threading.Event()
-    running.diary.script = {(1, "turn"): lambda: wedge.wait(SLOW)}  # type: ignore[dict-item, return-value]
+    running.diary.script = {(1, "turn"): lambda: wedge.wait(SLOW)}
     began, stood = time.monotonic(), [0.0]
     monkeypatch.setattr("probes.running.supervisor.Going", lambda: Going(lambda: time.monotonic() + stood[0]))
     running.start(stuck_after=60)
@@ -276,7 +282,7 @@ def test_who_could_not_be_heard_is_not_abandoned(running, monkeypatch):
     assert running.endings() == [("ok", None)]
 
 
-def test_a_standstill_is_where_nobody_looked():
+def test_a_standstill_is_where_nobody_looked() -> None:
     now = [100.0]
     going = Going(lambda: now[0])
     assert going.unheard(90.0) == 10.0, "who was silent before is still"
@@ -292,12 +298,12 @@ def test_a_standstill_is_where_nobody_looked():
 
 
 @pytest.mark.parametrize("where", ["open", "turn"])
-def test_a_probe_that_does_not_return_is_abandoned_for_a_new_life(running, where):
+def test_a_probe_that_does_not_return_is_abandoned_for_a_new_life(running: Running, where: str) -> None:
     wedge = threading.Event()
-    running.diary.script = {(1, where): lambda: wedge.wait(SLOW)}  # type: ignore[dict-item, return-value]
+    running.diary.script = {(1, where): lambda: wedge.wait(SLOW)}
     running.start(stuck_after=60)
     running.until(1, where)
-    running.supervisor.keepers[0]._attempt.sign -= 60  # and so a minute has passed
+    known(running.supervisor.keepers[0]._attempt).sign -= 60  # and so a minute has passed
     running.until(2, "turn")
     running.stop()
     assert sorted(running.endings(), key=str) == [("info", "_STUCK"), ("ok", None)]
@@ -309,9 +315,9 @@ def test_a_probe_that_does_not_return_is_abandoned_for_a_new_life(running, where
     assert not running.diary.did(1, "close")
 
 
-def test_closing_that_does_not_return_is_left_behind(running, caplog):
+def test_closing_that_does_not_return_is_left_behind(running: Running, caplog: pytest.LogCaptureFixture) -> None:
     wedge = threading.Event()
-    running.diary.script = {(1, "close"): lambda: wedge.wait(SLOW)}  # type: ignore[dict-item, return-value]
+    running.diary.script = {(1, "close"): lambda: wedge.wait(SLOW)}
     running.start(close_within=0.5)
     running.until(1, "turn")
     running.stop()
@@ -321,7 +327,9 @@ def test_closing_that_does_not_return_is_left_behind(running, caplog):
     wedge.set()
 
 
-def test_a_close_that_returns_late_says_so_in_a_row_of_its_own_and_the_next_life_does_not_wait(running):
+def test_a_close_that_returns_late_says_so_in_a_row_of_its_own_and_the_next_life_does_not_wait(
+    running: Running,
+) -> None:
     wedge, reached = threading.Event(), {}
 
     def turn() -> None:
@@ -354,8 +362,8 @@ def closes(folder: Path) -> list[dict[str, Any]]:
     return [{name: row[AT[name]] for name in AT} for row in rows if row[AT["f"]] == "close"]
 
 
-def test_writers_stop_first_then_readers_and_the_observer_last(running):
-    first = []
+def test_writers_stop_first_then_readers_and_the_observer_last(running: Running) -> None:
+    first: list[int] = []
 
     def close() -> None:
         """Whoever closes first sees the others at work."""
@@ -372,7 +380,7 @@ def test_writers_stop_first_then_readers_and_the_observer_last(running):
     assert running.diary.notes.index(("sender", 1, "close")) < last_turn
 
 
-def test_other_places_mean_a_new_life(running):
+def test_other_places_mean_a_new_life(running: Running) -> None:
     running.start()
     running.until(1, "turn")
     running.layout = Layout("cluster", (Topic("t", "id-2", 2, former_id="id-1"),))
@@ -382,16 +390,16 @@ def test_other_places_mean_a_new_life(running):
     assert running.beginnings() == [("id-1", 0, None), ("id-1", 1, None), ("id-2", 0, "id-1"), ("id-2", 1, "id-1")]
 
 
-def test_an_unusable_journal_folder_is_said_and_tried_again(running):
+def test_an_unusable_journal_folder_is_said_and_tried_again(running: Running) -> None:
     running.folder.write_text("a file")
     running.start()
     wait_for(lambda: running.supervisor.status()[0].errors)
-    assert "cannot begin a journal" in running.supervisor.status()[0].last_error
+    assert "cannot begin a journal" in (running.supervisor.status()[0].last_error or "")
     running.folder.unlink()
     wait_for(lambda: running.supervisor.status()[0].state == "running", 180)
 
 
-def test_no_secret_gets_into_the_journal(running):
+def test_no_secret_gets_into_the_journal(running: Running) -> None:
     running.start()
     running.until(1, "turn")
     running.stop()
@@ -399,7 +407,9 @@ def test_no_secret_gets_into_the_journal(running):
         assert path.is_dir() or b"hush" not in path.read_bytes()
 
 
-def test_the_clients_own_words_are_for_the_log_file(running, tmp_path, capsys):
+def test_the_clients_own_words_are_for_the_log_file(
+    running: Running, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A person reads which probe begins a new life and why, in a line of ours, and of each reason once in a while."""
     configure(file=tmp_path / "probes.log")
     try:
@@ -435,7 +445,7 @@ class Disk:
         self.full = True
 
 
-def test_a_life_that_cannot_log_says_so_if_it_can(running, monkeypatch):
+def test_a_life_that_cannot_log_says_so_if_it_can(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     disk = Disk(monkeypatch)
     disk.leaves = 1
     running.diary.script = {(1, "turn"): disk.fill}
@@ -445,14 +455,14 @@ def test_a_life_that_cannot_log_says_so_if_it_can(running, monkeypatch):
     assert sorted(running.endings(), key=str) == [("info", UNWRITABLE), ("ok", None)]
 
 
-def test_a_life_that_cannot_log_its_end_is_left_to_recovery(running, monkeypatch):
+def test_a_life_that_cannot_log_its_end_is_left_to_recovery(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     disk = Disk(monkeypatch)
     running.diary.script = {(1, "turn"): disk.fill}
     running.start()
     check_that_it_is_left_to_recovery(running, disk)
 
 
-def test_also_where_its_client_does_not_return_from_closing(running, monkeypatch):
+def test_also_where_its_client_does_not_return_from_closing(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     disk, wedge = Disk(monkeypatch), threading.Event()
 
     def close() -> None:
@@ -476,7 +486,7 @@ def check_that_it_is_left_to_recovery(running: Running, disk: Disk) -> None:
     wait_for(lambda: running.supervisor.status()[0].state == "running")
 
 
-def test_room_on_the_disk_is_used_at_once(running):
+def test_room_on_the_disk_is_used_at_once(running: Running) -> None:
     running.start()
     (keeper,) = running.supervisor.keepers
     for failures in (1, 3, 30):

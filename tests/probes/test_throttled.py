@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 from kio.schema.alter_client_quotas.v1 import request
+from kio.static.primitive import f64
 
 from alerts.probe_metrics import ProbeMetrics
 from probes.kafka.client import Connection
@@ -21,6 +22,7 @@ from probes.workloads.observer import Observer, Question
 from probes.workloads.probe import Counters
 from probes.workloads.reader import Reader
 from probes.workloads.writer import Writer
+from tests.probes.conftest import MakeStage
 
 ALTER_CLIENT_QUOTAS = 49
 S = 1_000_000_000
@@ -32,7 +34,7 @@ def quota(connection: Connection, client: str, key: str, value: float) -> Iterat
 
     def set_to(value: float, remove: bool) -> None:
         entity = request.EntityData(entity_type="client-id", entity_name=client)
-        entry = request.EntryData(entity=(entity,), ops=(request.OpData(key=key, value=value, remove=remove),))
+        entry = request.EntryData(entity=(entity,), ops=(request.OpData(key=key, value=f64(value), remove=remove),))
         asyncio.run(_altered(connection, request.AlterClientQuotasRequest(entries=(entry,), validate_only=False)))
 
     set_to(value, False)
@@ -54,7 +56,7 @@ async def _altered(connection: Connection, payload: object) -> None:
 
 
 @pytest.mark.kafka
-def test_what_a_quota_holds_back_is_counted_and_said_once(stage, caplog):
+def test_what_a_quota_holds_back_is_counted_and_said_once(stage: MakeStage, caplog: pytest.LogCaptureFixture) -> None:
     one = stage(writer={"rate": 1000, "batch_interval": 0.02, "record_bytes": 4000})
     writer = one.put(Writer, "held-back-writer")
     writer.turn()
@@ -72,7 +74,7 @@ def test_what_a_quota_holds_back_is_counted_and_said_once(stage, caplog):
 
 
 @pytest.mark.kafka
-def test_a_reader_is_told_of_its_quota_too(stage):
+def test_a_reader_is_told_of_its_quota_too(stage: MakeStage) -> None:
     one = stage(writer={"rate": 1000, "batch_interval": 0.02, "record_bytes": 4000})
     writer, reader = one.put(Writer, "writer"), one.put(Reader, "held-back-reader", group=f"{one.prefix}-g")
     with quota(one.connection, reader.client, "consumer_byte_rate", 20_000):
@@ -84,14 +86,14 @@ def test_a_reader_is_told_of_its_quota_too(stage):
     assert reader.counters.throttled > 0
 
 
-def test_it_is_no_error_of_the_client():
+def test_it_is_no_error_of_the_client() -> None:
     told = Throttled(2, 1.25)
     assert isinstance(told, ClientError)
     assert not told.fatal
     assert str(told) == "broker 2 holds an answer back for 1.2 s, by a quota (THROTTLED)"
 
 
-def test_it_is_a_metric():
+def test_it_is_a_metric() -> None:
     counters = Counters("writer-1", "writer", throttled=2.5)
     (family,) = [
         one
@@ -103,7 +105,7 @@ def test_it_is_a_metric():
     ]
 
 
-def test_the_observers_rows_name_who_throttles_us_while_it_lasts(stage):
+def test_the_observers_rows_name_who_throttles_us_while_it_lasts(stage: MakeStage) -> None:
     one = stage()
     observer = one.put(Observer, "observer")
     now = observer.log.now()
@@ -116,7 +118,7 @@ def test_the_observers_rows_name_who_throttles_us_while_it_lasts(stage):
     assert said == ["1:1.5:0.15", "1:1.5:0.15,2:8.0:0.80", "1:1.5:0.15,2:8.0:0.80"]
 
 
-def test_a_client_that_is_held_back_for_a_moment_again_and_again_is_all_the_time():
+def test_a_client_that_is_held_back_for_a_moment_again_and_again_is_all_the_time() -> None:
     held = HeldBack()
     for tenth in range(0, 200, 11):
         held.note(1, "reader-1", 1.0, tenth * S // 10)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
+from typing import Any
 
 import pytest
 from confluent_kafka import KafkaException, TopicCollection
@@ -30,21 +31,21 @@ def planned(of: ClusterView, config: TopicsConfig = CONFIG) -> TopicPlan:
     return plan(of, ["t"], config)
 
 
-def test_a_topic_that_is_missing_is_spread_over_all_brokers():
+def test_a_topic_that_is_missing_is_spread_over_all_brokers() -> None:
     assert planned(view(3)) == TopicPlan(
         (Create("t", ((1, 2, 3), (2, 3, 1), (3, 1, 2), (1, 2, 3)), SAFE),),
         (),
     )
 
 
-def test_there_are_never_fewer_partitions_than_brokers_and_each_leads_one():
+def test_there_are_never_fewer_partitions_than_brokers_and_each_leads_one() -> None:
     (create,) = planned(view(6)).changes
     assert isinstance(create, Create)
     assert {replicas[0] for replicas in create.assignment} == {1, 2, 3, 4, 5, 6}
 
 
 @pytest.mark.parametrize(("brokers", "replicas", "in_sync"), [(1, 1, "1"), (2, 2, "1"), (3, 3, "2"), (5, 3, "2")])
-def test_fewer_brokers_mean_fewer_replicas_and_that_is_said(brokers, replicas, in_sync):
+def test_fewer_brokers_mean_fewer_replicas_and_that_is_said(brokers: int, replicas: int, in_sync: str) -> None:
     made = planned(view(brokers))
     (create,) = made.changes
     assert isinstance(create, Create)
@@ -56,30 +57,30 @@ def test_fewer_brokers_mean_fewer_replicas_and_that_is_said(brokers, replicas, i
 WHOLE = ((1, 2, 3), (2, 3, 1), (3, 1, 2), (1, 2, 3))
 
 
-def test_what_is_as_it_should_be_is_left_alone():
+def test_what_is_as_it_should_be_is_left_alone() -> None:
     assert planned(view(3, *WHOLE)) == TopicPlan((), ())
 
 
-def test_other_leaders_than_the_preferred_ones_are_no_reason_to_change_anything():
+def test_other_leaders_than_the_preferred_ones_are_no_reason_to_change_anything() -> None:
     away = TopicView("id", WHOLE, (2, 2, 2, 2), SAFE)
     assert planned(ClusterView("c", view(3).brokers, {"t": away})) == TopicPlan((), ())
     dead = TopicView("id", WHOLE, (2, 2, None, 2), SAFE)
     assert planned(ClusterView("c", view(3).brokers, {"t": dead})) == TopicPlan((), ())
 
 
-def test_a_broker_that_is_down_is_no_reason_either():
+def test_a_broker_that_is_down_is_no_reason_either() -> None:
     two = ClusterView("c", view(3).brokers[:2], view(3, *WHOLE).topics)
     assert planned(two) == TopicPlan((), ())
 
 
-def test_an_added_broker_gets_a_partition_of_its_own_and_nothing_moves():
+def test_an_added_broker_gets_a_partition_of_its_own_and_nothing_moves() -> None:
     assert planned(view(4, *WHOLE)).changes == (Grow("t", 5, ((4, 1, 2),)),)
 
 
-def test_a_cluster_that_moves_its_leaders_about_is_not_given_partitions_again_and_again():
+def test_a_cluster_that_moves_its_leaders_about_is_not_given_partitions_again_and_again() -> None:
     """As franz-go's kfake does, which lists the present leader as the first replica."""
     for remembers, most in ((True, 6), (False, 7)):
-        replicas, led = list(WHOLE), {"t": set[int]()}
+        replicas, led = list[tuple[int, ...]](WHOLE), {"t": set[int]()}
         for turn in range(40):
             leader = turn // 4 % 3 + 1
             turned = tuple((leader, *(b for b in (1, 2, 3) if b != leader)) for _ in replicas)
@@ -91,11 +92,11 @@ def test_a_cluster_that_moves_its_leaders_about_is_not_given_partitions_again_an
         assert len(replicas) <= most
 
 
-def test_missing_partitions_are_added_without_leaving_a_broker_out():
+def test_missing_partitions_are_added_without_leaving_a_broker_out() -> None:
     assert planned(view(3, (1, 2, 3))).changes == (Grow("t", 4, ((2, 3, 1), (3, 1, 2), (1, 2, 3))),)
 
 
-def test_only_what_differs_is_altered_and_not_where_it_cannot_be_read():
+def test_only_what_differs_is_altered_and_not_where_it_cannot_be_read() -> None:
     differing = SAFE | {"cleanup.policy": "compact", "other": "x"}
     assert planned(view(3, *WHOLE, config=differing)).changes == (
         Alter("t", {"cleanup.policy": "delete"}, {"cleanup.policy": "compact"}),
@@ -104,7 +105,7 @@ def test_only_what_differs_is_altered_and_not_where_it_cannot_be_read():
     assert planned(ClusterView("c", view(3).brokers, {"t": unread})) == TopicPlan((), ())
 
 
-def test_too_few_replicas_are_said_and_not_changed():
+def test_too_few_replicas_are_said_and_not_changed() -> None:
     made = planned(view(3, (1,), (2,), (3,), (1,), config=SAFE | {"min.insync.replicas": "1"}))
     assert made == TopicPlan((), ("topic t has 1 replica(s), 3 were asked for",))
 
@@ -128,7 +129,7 @@ def created(admin: AdminClient, topic: NewTopic) -> str:
 
 
 @pytest.mark.kafka
-def test_three_brokers_get_topics_with_three_replicas_and_a_leader_each(kafka3: LocalKafka):
+def test_three_brokers_get_topics_with_three_replicas_and_a_leader_each(kafka3: LocalKafka) -> None:
     said: list[str] = []
     topics = probe_topics(kafka3, said, partitions=3)
     layout = topics.ensure()
@@ -147,21 +148,21 @@ def test_three_brokers_get_topics_with_three_replicas_and_a_leader_each(kafka3: 
     assert said == []
 
 
-class DeletedInBetween(AdminClient):
+class DeletedInBetween(AdminClient):  # type: ignore[misc]  # its library tells no types
     """Between what is asked of a topic and of its settings, the topic is deleted."""
 
-    def describe_configs(self, resources, **settings):  # type: ignore[no-untyped-def]
+    def describe_configs(self, resources: list[ConfigResource], **settings: Any) -> dict[ConfigResource, Any]:
         for future in self.delete_topics([resource.name for resource in resources]).values():
             future.result()
         while True:
-            told = super().describe_configs(resources, **settings)
+            told: dict[ConfigResource, Any] = super().describe_configs(resources, **settings)
             if all(future.exception() is not None for future in told.values()):
                 return told
             time.sleep(0.1)
 
 
 @pytest.mark.kafka
-def test_a_topic_that_a_broker_has_not_heard_of_is_no_setting_that_cannot_be_read(kafka: LocalKafka):
+def test_a_topic_that_a_broker_has_not_heard_of_is_no_setting_that_cannot_be_read(kafka: LocalKafka) -> None:
     """Another broker has just made it, or somebody has just deleted it."""
     said: list[str] = []
     topics = probe_topics(kafka, said)
@@ -174,7 +175,7 @@ def test_a_topic_that_a_broker_has_not_heard_of_is_no_setting_that_cannot_be_rea
 
 
 @pytest.mark.kafka
-def test_a_real_topic_is_grown_and_altered_and_keeps_its_id(kafka: LocalKafka):
+def test_a_real_topic_is_grown_and_altered_and_keeps_its_id(kafka: LocalKafka) -> None:
     said: list[str] = []
     topics = probe_topics(kafka, said, partitions=3)
     name = topics.names[0]
@@ -193,7 +194,7 @@ def test_a_real_topic_is_grown_and_altered_and_keeps_its_id(kafka: LocalKafka):
 
 
 @pytest.mark.kafka
-def test_where_nothing_may_be_made_the_probes_go_on_with_what_is_there(kafka: LocalKafka):
+def test_where_nothing_may_be_made_the_probes_go_on_with_what_is_there(kafka: LocalKafka) -> None:
     prefix = f"t-{uuid.uuid4().hex[:8]}"
     topics = probe_topics(kafka, [], manage=False, ready_within=0.5, prefix=prefix)
     with pytest.raises(ProbeError, match="there is no probe topic"):
@@ -204,7 +205,7 @@ def test_where_nothing_may_be_made_the_probes_go_on_with_what_is_there(kafka: Lo
     assert [topic.partitions for topic in topics.ensure().topics] == [1]
 
 
-def test_a_partition_that_has_lost_its_leader_is_not_waited_for():
+def test_a_partition_that_has_lost_its_leader_is_not_waited_for() -> None:
     """Probes that begin anew in an outage are to see it."""
 
     class InAnOutage(ProbeTopics):
@@ -219,7 +220,7 @@ def test_a_partition_that_has_lost_its_leader_is_not_waited_for():
 
 
 @pytest.mark.kafka
-def test_the_ids_that_topics_have_now(kafka: LocalKafka):
+def test_the_ids_that_topics_have_now(kafka: LocalKafka) -> None:
     topics = probe_topics(kafka, [], partitions=1)
     layout = topics.ensure()
     name, other = topics.names[0], "nobody-made-it"

@@ -16,14 +16,17 @@ from probes.workloads.reader import Reader
 from probes.workloads.transactional.transaction_course import Course, Outline, outline
 from probes.workloads.transactional.transactions import Transactions
 from rules.vocabulary.slices import Slice
-from tests.probes.conftest import Stage, witness
+from tests.known import known
+from tests.probes.conftest import MakeStage, Stage, witness
 from tests.probes.test_reader import Fetched, Handing, polls, until
 
 PLACES = [("t", p) for p in range(5)]
 
 
 @given(st.integers(1, 10), st.integers(1, 5), st.floats(0, 1), st.integers())
-def test_an_outline_sends_something_and_stays_within_its_bounds(records, partitions, share, seed):
+def test_an_outline_sends_something_and_stays_within_its_bounds(
+    records: int, partitions: int, share: float, seed: int
+) -> None:
     made = outline(PLACES, records=records, partitions=partitions, abort_share=share, rng=random.Random(seed))
     counts = [count for batch in made.sends for count in batch.values()]
     assert 1 <= sum(counts) <= max(records, partitions)
@@ -31,7 +34,7 @@ def test_an_outline_sends_something_and_stays_within_its_bounds(records, partiti
     assert len({where for batch in made.sends for where in batch}) <= partitions
 
 
-def test_the_share_of_aborts_is_kept():
+def test_the_share_of_aborts_is_kept() -> None:
     rng = random.Random(4)
     aborts = [outline(PLACES, records=3, partitions=2, abort_share=0.25, rng=rng).intent for _ in range(2000)]
     assert 0.2 < aborts.count("abort") / 2000 < 0.3
@@ -49,7 +52,7 @@ def transact(probe: Transactions, intent: str = "commit", crash_at: str | None =
     return witness(probe).of("txn")[before:]
 
 
-def test_a_transaction_is_one_operation_with_a_row_for_each_partition(stage):
+def test_a_transaction_is_one_operation_with_a_row_for_each_partition(stage: MakeStage) -> None:
     one = stage()
     probe = put(one, "a")
     rows = transact(probe)
@@ -61,8 +64,8 @@ def test_a_transaction_is_one_operation_with_a_row_for_each_partition(stage):
     assert all(sum(run.length for run in row.sent) == 4 for row in rows)
     assert all(run.offset is not None for row in rows for run in row.sent)
     assert {row.transactional_id for row in rows} == {probe.transactional_id}
-    assert all(row.invoked < row.end_invoked < row.completed for row in rows)
-    assert all(row.mono_invoked < row.mono_end_invoked < row.mono_completed for row in rows)
+    assert all(row.invoked < known(row.end_invoked) < row.completed for row in rows)
+    assert all(known(row.mono_invoked) < known(row.mono_end_invoked) < known(row.mono_completed) for row in rows)
     assert {row.type for row in transact(probe, "abort") if row.end_invoked} == {"fail"}
     assert [row.f for row in witness(probe).rows[:13:6]] == ["start", "init", "assign"]
     assert (witness(probe).rows[0].settings or {})["reads_from"] == one.config.topics.transactions
@@ -72,16 +75,14 @@ def test_a_transaction_is_one_operation_with_a_row_for_each_partition(stage):
     }
 
 
-def test_it_polls_what_others_committed_and_commits_its_offsets_with_the_transaction(stage):
+def test_it_polls_what_others_committed_and_commits_its_offsets_with_the_transaction(stage: MakeStage) -> None:
     one = stage()
     other, probe = put(one, "other"), put(one, "probe")
     transact(other)
     rows: list[Slice] = []
     until(
-        lambda: (
-            rows.extend(transact(probe))
-            or sum(r.length for row in rows for r in row.polled if r.writer == other.writer) == 12
-        )
+        lambda: sum(r.length for row in rows for r in row.polled if r.writer == other.writer) == 12,
+        doing=lambda: rows.extend(transact(probe)),
     )
     assert not [run for row in rows for run in row.polled if run.writer == probe.writer and row.txn is None]
     last = {row.partition: row.position_after for row in rows if row.polled}
@@ -96,18 +97,18 @@ def test_it_polls_what_others_committed_and_commits_its_offsets_with_the_transac
     until(lambda: committed() == last)
 
 
-def test_what_a_broker_refuses_to_its_polls_is_logged(stage):
+def test_what_a_broker_refuses_to_its_polls_is_logged(stage: MakeStage) -> None:
     one = stage()
     probe = put(one, "a")
     client, refused = probe._consumer, KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)
-    probe._consumer = Handing(Fetched(probe.targets[1], 0, None, refused))  # type: ignore[assignment]
+    probe._consumer = Handing(Fetched(probe.targets[1], 0, None, refused))
     probe.poll(Course(1, 2, "commit", probe.log.now(), {}, []))
     told = [(row.topic, row.partition, row.type, row.error) for row in witness(probe).of("poll")]
     assert told == [(*probe.targets[1], "info", "TOPIC_AUTHORIZATION_FAILED")] and probe.counters.errors == 1
     probe._consumer = client
 
 
-def test_no_transaction_polls_what_it_sends_itself(stage):
+def test_no_transaction_polls_what_it_sends_itself(stage: MakeStage) -> None:
     one = stage()
     probe = put(one, "a")
     for _ in range(5):
@@ -117,22 +118,20 @@ def test_no_transaction_polls_what_it_sends_itself(stage):
             assert not sent & polled
 
 
-def test_a_deliberate_abort_failed_and_nobody_sees_it_and_the_consumer_goes_back(stage):
+def test_a_deliberate_abort_failed_and_nobody_sees_it_and_the_consumer_goes_back(stage: MakeStage) -> None:
     one = stage()
     other, probe = put(one, "other"), put(one, "probe")
     transact(other)
     rows: list[Slice] = []
-    until(lambda: rows.extend(transact(probe, "abort")) or any(row.polled for row in rows))
+    until(lambda: any(row.polled for row in rows), doing=lambda: rows.extend(transact(probe, "abort")))
     assert {(row.type, row.txn_intent) for row in rows} == {("fail", "abort")}
     first = next(row for row in rows if row.polled)
 
     # A poll may bring another partition's records first.
     again: list[Slice] = []
     until(
-        lambda: (
-            again.extend(transact(probe, "abort"))
-            or any(row.polled for row in again if row.partition == first.partition)
-        )
+        lambda: any(row.polled for row in again if row.partition == first.partition),
+        doing=lambda: again.extend(transact(probe, "abort")),
     )
     second = next(row for row in again if row.polled and row.partition == first.partition)
     assert (second.position_before, second.polled[0]) == (first.position_before, first.polled[0])
@@ -145,7 +144,7 @@ def test_a_deliberate_abort_failed_and_nobody_sees_it_and_the_consumer_goes_back
     assert seen == {other.writer}
 
 
-def test_a_later_life_of_the_same_id_fences_the_earlier_one(stage):
+def test_a_later_life_of_the_same_id_fences_the_earlier_one(stage: MakeStage) -> None:
     one = stage()
     first = put(one, "a")
     transact(first)
@@ -157,13 +156,13 @@ def test_a_later_life_of_the_same_id_fences_the_earlier_one(stage):
     assert {row.type for row in transact(second)} == {"ok"}
 
 
-def test_fresh_ids_differ_from_life_to_life(stage):
+def test_fresh_ids_differ_from_life_to_life(stage: MakeStage) -> None:
     one = stage()
     assert put(one, "a", stable=False).transactional_id != put(one, "a", stable=False).transactional_id
 
 
 @pytest.mark.parametrize("point", ["sent", "offsets", "end"])
-def test_a_crash_leaves_the_transaction_in_doubt_and_the_next_life_ends_it(stage, point):
+def test_a_crash_leaves_the_transaction_in_doubt_and_the_next_life_ends_it(stage: MakeStage, point: str) -> None:
     one = stage()
     crashed = put(one, "a")
     with pytest.raises(Crash):
@@ -172,7 +171,11 @@ def test_a_crash_leaves_the_transaction_in_doubt_and_the_next_life_ends_it(stage
     rows = [row for row in one.read_journal(crashed) if row.f == "txn"]
     assert {(row.type, row.error) for row in rows} == {("info", "_CRASHED")}
     ends = {row.end_invoked for row in rows}
-    assert ends == {None} if point != "end" else len(ends) == 1 and rows[0].invoked < min(ends) < rows[0].completed
+    if point == "end":
+        (ended,) = ends
+        assert rows[0].invoked < known(ended) < rows[0].completed
+    else:
+        assert ends == {None}
     assert {row.mono_end_invoked is None for row in rows} == {point != "end"}
     assert sum(run.length for row in rows for run in row.sent) == 12
     follower = put(one, "a")
@@ -180,7 +183,7 @@ def test_a_crash_leaves_the_transaction_in_doubt_and_the_next_life_ends_it(stage
     assert {row.type for row in transact(follower)} == {"ok"}
 
 
-def test_a_transaction_that_outlives_its_timeout_is_in_doubt_at_most(stage):
+def test_a_transaction_that_outlives_its_timeout_is_in_doubt_at_most(stage: MakeStage) -> None:
     one = stage()
     probe = put(one, "a", timeout=1.0)
     abort = probe.transactor.abort
@@ -195,7 +198,9 @@ def test_a_transaction_that_outlives_its_timeout_is_in_doubt_at_most(stage):
         assert {row.type for row in rows} <= {"fail", "info"}
 
 
-def test_the_observer_sees_an_open_transaction_hold_the_last_stable_offset(stage, monkeypatch):
+def test_the_observer_sees_an_open_transaction_hold_the_last_stable_offset(
+    stage: MakeStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("probes.workloads.observer.ANSWER_WITHIN", 60.0)
     one = stage(observer={"request_timeout": 60.0})
     probe = put(one, "a", timeout=60.0)
@@ -211,7 +216,7 @@ def test_the_observer_sees_an_open_transaction_hold_the_last_stable_offset(stage
     assert {(r.type, r.log_start, r.log_end, r.last_stable) for r in idle} == {("ok", 0, 0, 0)}
 
 
-def test_a_producer_that_is_refused_its_producer_id_says_so_in_every_partition(stage):
+def test_a_producer_that_is_refused_its_producer_id_says_so_in_every_partition(stage: MakeStage) -> None:
     """By a broker that allows no transaction to be open for so long."""
     one = stage()
     with pytest.raises(ClientError, match="INVALID_TRANSACTION_TIMEOUT"):
@@ -225,19 +230,19 @@ def test_a_producer_that_is_refused_its_producer_id_says_so_in_every_partition(s
     probe.log.end("info")  # it is of no use to close what is unusable
 
 
-def test_what_its_group_has_committed_is_read_back_after_a_commit_of_its_own(stage):
+def test_what_its_group_has_committed_is_read_back_after_a_commit_of_its_own(stage: MakeStage) -> None:
     """The coordinator that acknowledges a commit is the one whose word counts."""
     one = stage()
     other, probe = put(one, "other"), put(one, "probe")
     transact(other)
     rows: list[Slice] = []
-    until(lambda: rows.extend(transact(probe)) or any(row.polled for row in rows))
-    probe._read_back.turn()
+    until(lambda: any(row.polled for row in rows), doing=lambda: rows.extend(transact(probe)))
+    known(probe._read_back).turn()
     assert witness(probe).of("commit", "offsets") == [], "it is not time yet"
 
     def told() -> list[Slice]:
-        probe._read_back._due = 0
-        probe._read_back.turn()
+        known(probe._read_back)._due = 0
+        known(probe._read_back).turn()
         return [row for row in witness(probe).of("offsets") if row.type == "ok"]
 
     until(told)
@@ -257,45 +262,49 @@ def test_what_its_group_has_committed_is_read_back_after_a_commit_of_its_own(sta
 
 
 @pytest.mark.parametrize("lasts", [2, None], ids=["for a moment", "for good"])
-def test_what_is_behind_for_a_moment_is_asked_again_and_what_is_lost_is_told(stage, monkeypatch, lasts):
+def test_what_is_behind_for_a_moment_is_asked_again_and_what_is_lost_is_told(
+    stage: MakeStage, monkeypatch: pytest.MonkeyPatch, lasts: int | None
+) -> None:
     """Some implementations tell what was committed before while the transaction's marker is underway."""
     one = stage()
     other, probe = put(one, "other"), put(one, "probe")
     transact(other)
     rows: list[Slice] = []
-    until(lambda: rows.extend(transact(probe)) or any(row.polled for row in rows))
+    until(lambda: any(row.polled for row in rows), doing=lambda: rows.extend(transact(probe)))
     last = {(row.topic, row.partition): row.committed for row in rows if row.committed is not None}
-    asked: list[dict] = []
+    asked: list[dict[tuple[str, int], int]] = []
 
-    def behind(*args):
+    def behind(*args: object) -> dict[tuple[str, int], int]:
         late = lasts is None or len(asked) < lasts
         asked.append({where: offset - 1 if late else offset for where, offset in last.items()})
         return asked[-1]
 
     monkeypatch.setattr("probes.workloads.transactional.read_back.committed", behind)
     monkeypatch.setattr("probes.workloads.transactional.read_back.SETTLES", 1.0)
-    probe._read_back._due = 0
-    probe._read_back.turn()
+    known(probe._read_back)._due = 0
+    known(probe._read_back).turn()
     told = {(row.topic, row.partition): row.committed for row in witness(probe).of("offsets")}
     assert told == asked[-1] == ({where: offset - 1 for where, offset in last.items()} if lasts is None else last)
     assert len(asked) == 3 if lasts else len(asked) > 3
 
 
-def test_where_no_coordinator_acknowledges_its_commit_it_does_not_ask(stage, monkeypatch):
+def test_where_no_coordinator_acknowledges_its_commit_it_does_not_ask(
+    stage: MakeStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whoever answers may be an old one: what it tells proves nothing, and is not logged."""
 
     class Refused:
-        def commit(self, **_):
+        def commit(self, **_: object) -> None:
             raise KafkaException(KafkaError(KafkaError.REQUEST_TIMED_OUT))
 
-        def committed(self, *_, **__):
+        def committed(self, *_: object, **__: object) -> None:
             pytest.fail("it may be an old coordinator that is asked")
 
     one = stage()
     probe = put(one, "a")
-    probe._read_back.note({(one.config.topics.transactions, 0): 5})
+    known(probe._read_back).note({(one.config.topics.transactions, 0): 5})
     monkeypatch.setattr(probe._read_back, "_consumer", Refused())
-    probe._read_back._due = 0
-    probe._read_back.turn()
+    known(probe._read_back)._due = 0
+    known(probe._read_back).turn()
     (told,) = witness(probe).of("commit", "offsets")
     assert (told.f, told.type, told.error) == ("commit", "info", "REQUEST_TIMED_OUT")

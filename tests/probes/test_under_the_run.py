@@ -86,7 +86,9 @@ def test_a_copy_of_a_folder_in_use_does_not_begin(kafka: LocalKafka, tmp_path: P
         assert original.failure is None
 
 
-def test_two_that_begin_at_once_do_not_both_stay(kafka: LocalKafka, tmp_path: Path, monkeypatch) -> None:
+def test_two_that_begin_at_once_do_not_both_stay(
+    kafka: LocalKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("probes.running.fleet.LOOK_AGAIN", (3.0, 4.0))
     config = small(run="same")
     failures: list[Exception] = []
@@ -109,7 +111,7 @@ def test_two_that_begin_at_once_do_not_both_stay(kafka: LocalKafka, tmp_path: Pa
 
 @pytest.mark.parametrize("killed", [False, True])
 def test_a_folder_that_was_brought_back_begins_a_run_of_its_own(
-    kafka: LocalKafka, tmp_path: Path, monkeypatch, caplog, killed: bool
+    kafka: LocalKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, killed: bool
 ) -> None:
     """What its journals do not tell proves nothing: to the rules it is neither unsent nor lost."""
     monkeypatch.setattr("probes.running.brought_back.KILLED", 500_000)
@@ -144,7 +146,9 @@ def test_a_folder_that_was_brought_back_begins_a_run_of_its_own(
         assert copy.status().run == begun, "and it keeps it"
 
 
-def test_whose_run_is_configured_is_told_what_to_do(kafka: LocalKafka, tmp_path: Path, monkeypatch) -> None:
+def test_whose_run_is_configured_is_told_what_to_do(
+    kafka: LocalKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("probes.running.brought_back.KILLED", 500_000)
     config = small(run="ours")
     with running(config, kafka, tmp_path / "one") as original:
@@ -161,7 +165,9 @@ def test_whose_run_is_configured_is_told_what_to_do(kafka: LocalKafka, tmp_path:
         assert again.status().run == "ours"
 
 
-def test_a_fleet_does_not_take_its_own_probes_for_another(kafka: LocalKafka, tmp_path: Path, monkeypatch) -> None:
+def test_a_fleet_does_not_take_its_own_probes_for_another(
+    kafka: LocalKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Nor those of its last life, whatever they had in flight."""
     monkeypatch.setattr("probes.running.fleet.LOOK_AGAIN", (0.5, 1.0))
     config = small()

@@ -15,13 +15,13 @@ from probes.kafka.client import consumer_settings
 from probes.kafka.errors import Crash
 from probes.records.tag import read
 from probes.workloads.writer import BUSIEST_OVER_IDLEST, Writer, draw, weights
-from tests.probes.conftest import witness
+from tests.probes.conftest import MakeStage, witness
 
 
 @given(st.integers(1, 40), st.integers(1, 500), st.integers(1, 8), st.integers(0, 100), st.integers())
 def test_a_draw_gives_every_record_to_few_partitions_and_the_one_whose_turn_it_is(
-    partitions, records, most, turn, seed
-):
+    partitions: int, records: int, most: int, turn: int, seed: int
+) -> None:
     places = [("t", p) for p in range(partitions)]
     drawn = draw(places, records, most, turn, random.Random(seed))
     assert sum(drawn.values()) == records
@@ -30,7 +30,7 @@ def test_a_draw_gives_every_record_to_few_partitions_and_the_one_whose_turn_it_i
     assert ("t", turn % partitions) in drawn
 
 
-def test_frequencies_fall_exponentially_and_nobody_is_left_out():
+def test_frequencies_fall_exponentially_and_nobody_is_left_out() -> None:
     odds = weights(6)
     assert sum(odds) == pytest.approx(1)
     assert odds[0] / odds[-1] == pytest.approx(BUSIEST_OVER_IDLEST)
@@ -41,7 +41,7 @@ def test_frequencies_fall_exponentially_and_nobody_is_left_out():
     assert total["t", 0] > 4 * total["t", 5] > 0
 
 
-def test_rows_tell_where_every_record_is(stage):
+def test_rows_tell_where_every_record_is(stage: MakeStage) -> None:
     one = stage(writer={"rate": 500, "batch_interval": 0.02, "record_bytes": 150})
     writer = one.put(Writer, "writer")
     while writer.counters.sent < 300:
@@ -60,7 +60,7 @@ def test_rows_tell_where_every_record_is(stage):
     assert len(said) == writer.counters.sent
     consumer = Consumer(consumer_settings(one.connection, client="t", group="t"))
     consumer.assign([TopicPartition(one.config.topics.records, p, 0) for p in range(3)])
-    found = {}
+    found: dict[tuple[int, int], tuple[int, int]] = {}
     while len(found) < len(said):
         for message in consumer.consume(1000, 1.0):
             tag = read(message.value())
@@ -72,7 +72,7 @@ def test_rows_tell_where_every_record_is(stage):
     assert found == said
 
 
-def test_the_start_row_says_what_kind_of_writer_it_is_in_every_partition(stage):
+def test_the_start_row_says_what_kind_of_writer_it_is_in_every_partition(stage: MakeStage) -> None:
     one = stage()
     writer = one.put(Writer, "writer-five-1", in_flight=5)
     rows = witness(writer).of("start")
@@ -86,7 +86,7 @@ def test_the_start_row_says_what_kind_of_writer_it_is_in_every_partition(stage):
     assert settings["sends_to"] == one.world.config.topics.records
 
 
-def test_what_the_broker_refuses_for_its_size_is_in_doubt(stage):
+def test_what_the_broker_refuses_for_its_size_is_in_doubt(stage: MakeStage) -> None:
     """The limit may have been lowered between an attempt whose answer was lost and its retry."""
     one = stage(writer={"rate": 100, "record_bytes": 2000})
     resource = ConfigResource(
@@ -104,7 +104,7 @@ def test_what_the_broker_refuses_for_its_size_is_in_doubt(stage):
     assert all(run.offset is None for row in rows for run in row.sent)
 
 
-def test_a_crash_leaves_its_batch_in_doubt_and_the_log_complete(stage):
+def test_a_crash_leaves_its_batch_in_doubt_and_the_log_complete(stage: MakeStage) -> None:
     one = stage(writer={"rate": 1000}, unrest={"enabled": True, "mean_interval": 0.001})
     writer = one.put(Writer, "writer")
     with pytest.raises(Crash):

@@ -84,7 +84,7 @@ def delayed(h: History, seed: int, by: float = 20.0) -> Store:
     """Each row up to `by` seconds later than it was written, a second's rows in one step."""
     rng = random.Random(seed)
     rows = sorted(((micros(row.completed) / 1e6 + rng.random() * by, i) for i, row in enumerate(h.rows)))
-    store, step, second = Store(), [], 0
+    store, step, second = Store(), list[Slice](), 0
     for when, i in rows:
         if int(when) != second and step:
             store.feed(step)

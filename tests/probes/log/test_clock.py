@@ -18,7 +18,7 @@ class Host:
         self.wall += round((seconds if wall is None else wall) * 1e9)
 
 
-def test_follows_the_hosts_clock_forward():
+def test_follows_the_hosts_clock_forward() -> None:
     host = Host()
     clock = host.clock()
     assert clock.now() == from_micros(host.wall // 1000)
@@ -26,7 +26,7 @@ def test_follows_the_hosts_clock_forward():
     assert clock.now() == from_micros(host.wall // 1000)
 
 
-def test_set_back_it_goes_on_as_if_nothing_had_happened():
+def test_set_back_it_goes_on_as_if_nothing_had_happened() -> None:
     host = Host()
     clock = host.clock()
     before = clock.now()
@@ -40,7 +40,7 @@ def test_set_back_it_goes_on_as_if_nothing_had_happened():
     assert clock.now() == from_micros(host.wall // 1000), "set forward beyond that, it is the host's again"
 
 
-def test_whoever_goes_on_where_another_ended_goes_on_with_its_clock():
+def test_whoever_goes_on_where_another_ended_goes_on_with_its_clock() -> None:
     host = Host()
     before, at = host.clock().now(), host.mono
     host.pass_(5, wall=-60)
@@ -57,7 +57,7 @@ def test_whoever_goes_on_where_another_ended_goes_on_with_its_clock():
     assert other_boot.now() == before + timedelta(seconds=3)
 
 
-def test_who_follows_a_clock_that_is_not_ahead_keeps_the_hosts():
+def test_who_follows_a_clock_that_is_not_ahead_keeps_the_hosts() -> None:
     host = Host()
     before, at = host.clock().now(), host.mono
     host.pass_(5, wall=7)
@@ -68,7 +68,7 @@ def test_who_follows_a_clock_that_is_not_ahead_keeps_the_hosts():
     assert clock.now() == from_micros(host.wall // 1000), "as two readings of one clock differ"
 
 
-def test_further_ahead_than_brokers_like_it_runs_at_half_speed_until_it_is_not():
+def test_further_ahead_than_brokers_like_it_runs_at_half_speed_until_it_is_not() -> None:
     host = Host()
     clock = host.clock()
     before = clock.now()
@@ -83,7 +83,7 @@ def test_further_ahead_than_brokers_like_it_runs_at_half_speed_until_it_is_not()
     assert clock.now() - from_micros(host.wall // 1000) == lead, "from then on as fast as any"
 
 
-def test_never_goes_back_over_any_jumps():
+def test_never_goes_back_over_any_jumps() -> None:
     host = Host()
     clock = host.clock()
     said = clock.now()
@@ -93,5 +93,5 @@ def test_never_goes_back_over_any_jumps():
         said = clock.now()
 
 
-def test_boot_is_the_same_for_every_clock_of_this_host():
+def test_boot_is_the_same_for_every_clock_of_this_host() -> None:
     assert boot_id() == boot_id() == SystemClock().boot != ""

@@ -4,27 +4,32 @@ import errno
 import os
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
+from typing import Any
 
 import pytest
 from deltalake import DeltaTable
 
 import probes.log.commits.history
 import probes.log.commits.lives
-from probes.clock import SystemClock
+from probes.clock import Clock, SystemClock
 from probes.log.commits.append_plan import load as planned
 from probes.log.commits.append_plan import save
 from probes.log.commits.committer import CommitPace, Committer, committer
-from probes.log.commits.recovery import recover_life
+from probes.log.commits.recovery import Recovered, recover_life
 from probes.log.errors import FolderTaken, HistoryUnavailable, JournalUnwritable
 from probes.log.journals.journal import Journal
 from probes.log.journals.segments import life_folders, segments
 from rules.vocabulary.times import micros
+from tests.known import known
 from tests.probes.log.lives import (
     BEGIN,
     TOPIC_ID,
     Prober,
+    StillClock,
     a_life,
     check_marks,
     check_slices,
@@ -36,20 +41,20 @@ from tests.probes.log.lives import (
 from tests.probes.log.test_clock import Host
 
 
-def marks_of(rows: list[dict], version: int, partition: int = 0) -> dict[int, tuple[int, object]]:
+def marks_of(rows: list[dict[str, Any]], version: int, partition: int = 0) -> dict[int, tuple[int, Any]]:
     """{process: (slices, through)} in the mark row that version `version` brought for the partition."""
     (row,) = [r for r in rows if r["f"] == "mark" and r["op"] == version and r["partition"] == partition]
     return {mark["process"]: (mark["slices"], mark["through"]) for mark in row["marks"] or []}
 
 
-def ends_of(rows: list[dict], version: int) -> dict[int, tuple[object, bool]]:
+def ends_of(rows: list[dict[str, Any]], version: int) -> dict[int, tuple[object, bool]]:
     """{process: (by when it was over, whether its end may be missing)} of those that are over, or broken."""
     (row,) = [r for r in rows if r["f"] == "mark" and r["op"] == version and r["partition"] == 0]
     marks = [mark for mark in row["marks"] or [] if mark["ended"] is not None or mark["lost"]]
     return {mark["process"]: (mark["ended"], mark["lost"]) for mark in marks}
 
 
-def test_nothing_is_appended_before_a_partition_is_known(folder, history, clock):
+def test_nothing_is_appended_before_a_partition_is_known(folder: Path, history: Path, clock: StillClock) -> None:
     with committer(folder, history, clock) as one:
         assert one.commit() == 0
         Prober.start(folder, 1, clock)
@@ -58,7 +63,9 @@ def test_nothing_is_appended_before_a_partition_is_known(folder, history, clock)
 
 
 @pytest.mark.parametrize("boot", ["boot", "the next one"])
-def test_who_goes_on_after_the_hosts_clock_was_set_back_goes_on_with_the_clock_before(folder, history, clock, boot):
+def test_who_goes_on_after_the_hosts_clock_was_set_back_goes_on_with_the_clock_before(
+    folder: Path, history: Path, clock: StillClock, boot: str
+) -> None:
     """Marks are read by how far the wall clock is from the monotonic one: within a boot that never changes."""
     host = Host()
     Prober.start(folder, 1, clock)
@@ -81,7 +88,7 @@ def test_who_goes_on_after_the_hosts_clock_was_set_back_goes_on_with_the_clock_b
     )
 
 
-def test_rows_arrive_with_marks_that_say_how_far(folder, history, clock):
+def test_rows_arrive_with_marks_that_say_how_far(folder: Path, history: Path, clock: StillClock) -> None:
     prober = Prober.start(folder, 1, clock)
     with committer(folder, history, clock) as one:
         prober.send(0)
@@ -106,13 +113,13 @@ def test_rows_arrive_with_marks_that_say_how_far(folder, history, clock):
 
 
 def test_a_life_that_begins_while_the_dead_are_finished_is_in_what_is_promised_then(
-    folder, history, clock, monkeypatch
-):
+    folder: Path, history: Path, clock: StillClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A slow disk, many that have crashed: what rests on "nobody did it" was told of what the next lives did."""
     Prober.start(folder, 1, clock).kill()
     late: list[Prober] = []
 
-    def slowly(life, with_clock):
+    def slowly(life: Path, with_clock: Clock) -> Recovered | None:
         clock.tick(20)
         late.append(Prober.start(folder, 2, clock))
         late[0].send(0)
@@ -127,7 +134,7 @@ def test_a_life_that_begins_while_the_dead_are_finished_is_in_what_is_promised_t
     assert marks_of(rows, 1)[2][0] == 2
 
 
-def test_the_heartbeat_goes_on_without_rows_and_without_probes(folder, history, clock):
+def test_the_heartbeat_goes_on_without_rows_and_without_probes(folder: Path, history: Path, clock: StillClock) -> None:
     prober = Prober.start(folder, 1, clock)
     with committer(folder, history, clock) as one:
         one.commit()
@@ -142,7 +149,9 @@ def test_the_heartbeat_goes_on_without_rows_and_without_probes(folder, history, 
     assert marks_of(rows, 6) == {}
 
 
-def test_a_closed_life_is_said_to_be_over_once_and_then_its_journal_goes(folder, history, clock):
+def test_a_closed_life_is_said_to_be_over_once_and_then_its_journal_goes(
+    folder: Path, history: Path, clock: StillClock
+) -> None:
     staying, closing = Prober.start(folder, 1, clock), Prober.start(folder, 2, clock)
     pace = CommitPace(keep=timedelta(minutes=2))
     with committer(folder, history, clock, pace) as one:
@@ -167,11 +176,13 @@ def test_a_closed_life_is_said_to_be_over_once_and_then_its_journal_goes(folder,
         one.commit()
         assert {path.name for path in life_folders(folder)} == {staying.journal.folder.name}
         one.commit()
-        assert list(planned(folder).parts) == [staying.journal.folder.name]
+        assert list(known(planned(folder)).parts) == [staying.journal.folder.name]
         assert list((folder / "lives").iterdir()) == [staying.journal.folder]
 
 
-def test_a_life_that_was_over_long_before_the_committer_came_is_in_the_table_all_the_same(folder, history, clock):
+def test_a_life_that_was_over_long_before_the_committer_came_is_in_the_table_all_the_same(
+    folder: Path, history: Path, clock: StillClock
+) -> None:
     prober = Prober.start(folder, 1, clock)
     prober.close()
     clock.tick(3600)
@@ -182,7 +193,7 @@ def test_a_life_that_was_over_long_before_the_committer_came_is_in_the_table_all
     assert ends_of(rows, 1) == {1: (BEGIN + timedelta(microseconds=1), False)}
 
 
-def test_a_dead_life_is_finished_and_its_marks_then_go_on(folder, history, clock):
+def test_a_dead_life_is_finished_and_its_marks_then_go_on(folder: Path, history: Path, clock: StillClock) -> None:
     prober = Prober.start(folder, 1, clock)
     with committer(folder, history, clock) as one:
         invoked = clock.tick()
@@ -201,20 +212,22 @@ def test_a_dead_life_is_finished_and_its_marks_then_go_on(folder, history, clock
     check_marks(history)
 
 
-def test_marks_only_where_a_process_has_rows(folder, history, clock):
+def test_marks_only_where_a_process_has_rows(folder: Path, history: Path, clock: StillClock) -> None:
     Prober.start(folder, 1, clock, partitions=1)
     Prober.start(folder, 2, clock, partitions=2)
     with committer(folder, history, clock) as one:
         one.commit()
     rows = table_rows(history)
-    assert (marks_of(rows, 1, 0).keys(), marks_of(rows, 1, 1).keys()) == ({1, 2}, {2})
+    assert (set(marks_of(rows, 1, 0)), set(marks_of(rows, 1, 1))) == ({1, 2}, {2})
 
 
-def test_a_partition_in_which_nobody_lives_any_more_is_marked_for_another_minute(folder, history, clock):
+def test_a_partition_in_which_nobody_lives_any_more_is_marked_for_another_minute(
+    folder: Path, history: Path, clock: StillClock
+) -> None:
     """As of a topic that was deleted: what happened last there is decided by the time that passes after it."""
     last, _ = Prober.start(folder, 1, clock, partitions=2), Prober.start(folder, 2, clock, partitions=1)
     last.close()
-    marked = []
+    marked: list[list[int]] = []
     for seconds in (0, 30, 29, 2, 5):
         clock.tick(seconds)
         with committer(folder, history, clock) as one:  # which begins where the last one ended
@@ -224,7 +237,9 @@ def test_a_partition_in_which_nobody_lives_any_more_is_marked_for_another_minute
     assert [sorted(partitions) for partitions in marked] == [[0, 1], [0, 1], [0, 1], [0], [0]]
 
 
-def test_after_the_loss_of_the_host_the_process_is_never_complete(folder, history, clock):
+def test_after_the_loss_of_the_host_the_process_is_never_complete(
+    folder: Path, history: Path, clock: StillClock
+) -> None:
     prober = Prober.start(folder, 1, clock)
     prober.invoke(0)
     clock.tick()
@@ -245,7 +260,9 @@ def test_after_the_loss_of_the_host_the_process_is_never_complete(folder, histor
     assert marks_of(rows, 1)[1][1] <= lost and ends_of(rows, 1) == {1: (recovered, True)}
 
 
-def test_a_broken_journal_is_read_up_to_there_and_promised_no_further(folder, history, clock):
+def test_a_broken_journal_is_read_up_to_there_and_promised_no_further(
+    folder: Path, history: Path, clock: StillClock
+) -> None:
     prober, healthy = Prober.start(folder, 1, clock), Prober.start(folder, 2, clock)
     prober.send(0)
     good = prober.journal.offset
@@ -281,7 +298,9 @@ def test_a_broken_journal_is_read_up_to_there_and_promised_no_further(folder, hi
     check_slices(table_rows(history))
 
 
-def test_impossible_rows_of_one_process_do_not_hold_up_the_others(folder, history, clock):
+def test_impossible_rows_of_one_process_do_not_hold_up_the_others(
+    folder: Path, history: Path, clock: StillClock
+) -> None:
     wrong, healthy = Prober.start(folder, 1, clock), Prober.start(folder, 2, clock)
     wrong.append([wrong.row(0, "poll", position_after="seven")])
     with committer(folder, history, clock) as one:
@@ -294,7 +313,7 @@ def test_impossible_rows_of_one_process_do_not_hold_up_the_others(folder, histor
     assert logged(rows, 2) == healthy.must_be_logged() and {r["process"] for r in rows} & {1} == set()
 
 
-def test_segments_of_the_living_go_once_they_are_in_the_table(folder, history, clock):
+def test_segments_of_the_living_go_once_they_are_in_the_table(folder: Path, history: Path, clock: StillClock) -> None:
     prober = Prober.start(folder, 1, clock, segment_bytes=2_000)
     with committer(folder, history, clock) as one:
         for _ in range(10):
@@ -314,7 +333,7 @@ def test_segments_of_the_living_go_once_they_are_in_the_table(folder, history, c
     check_slices(rows)
 
 
-def test_a_backlog_is_appended_in_pieces_and_drained(folder, history, clock):
+def test_a_backlog_is_appended_in_pieces_and_drained(folder: Path, history: Path, clock: StillClock) -> None:
     probers = [Prober.start(folder, n, clock) for n in (1, 2)]
     for prober in probers:
         for _ in range(1_500):
@@ -330,7 +349,9 @@ def test_a_backlog_is_appended_in_pieces_and_drained(folder, history, clock):
     check_marks(history)
 
 
-def test_marks_of_a_backlog_tell_the_time_through_which_journals_were_read(folder, history, clock):
+def test_marks_of_a_backlog_tell_the_time_through_which_journals_were_read(
+    folder: Path, history: Path, clock: StillClock
+) -> None:
     """What had completed since is still to come: log time must not go on to now."""
     busy = Prober.start(folder, 1, clock)
     for _ in range(1_200):
@@ -356,7 +377,9 @@ def test_marks_of_a_backlog_tell_the_time_through_which_journals_were_read(folde
 
 
 @pytest.mark.parametrize("earlier", [False, True], ids=["told", "of an earlier version"])
-def test_a_journal_with_a_backlog_that_appears_takes_back_nothing_that_was_told(folder, history, clock, earlier):
+def test_a_journal_with_a_backlog_that_appears_takes_back_nothing_that_was_told(
+    folder: Path, history: Path, clock: StillClock, earlier: bool
+) -> None:
     ours = Prober.start(folder, 1, clock)
     late = Prober.start(folder, 2, clock)
     for _ in range(600):
@@ -368,7 +391,7 @@ def test_a_journal_with_a_backlog_that_appears_takes_back_nothing_that_was_told(
         before = clock.now()
         one.commit()
     if earlier:  # whose plan did not say through when journals had been read
-        save(folder, replace(planned(folder), read=0))
+        save(folder, replace(known(planned(folder)), read=0))
     with committer(folder, history, clock, CommitPace(batch_bytes=1)) as one:
         (folder / "elsewhere").rename(found)
         clock.tick(5)
@@ -379,7 +402,7 @@ def test_a_journal_with_a_backlog_that_appears_takes_back_nothing_that_was_told(
     assert [marks[version] for version in sorted(marks)][:2] == [before, before] and marks[max(marks)] == clock.now()
 
 
-def test_a_journal_that_tells_no_time_yet_sets_no_marks_back(folder, history, clock):
+def test_a_journal_that_tells_no_time_yet_sets_no_marks_back(folder: Path, history: Path, clock: StillClock) -> None:
     """The first that is read of it are leaves to use sequence numbers, and nothing else."""
     Prober.start(folder, 1, clock)
     timeless = Journal.create(folder, a_life(2))
@@ -391,7 +414,9 @@ def test_a_journal_that_tells_no_time_yet_sets_no_marks_back(folder, history, cl
     assert {r["invoked"] for r in table_rows(history) if r["f"] == "mark"} == {clock.now()}
 
 
-def test_a_backlog_in_many_segments_survives_a_restart_after_every_piece(folder, history, clock):
+def test_a_backlog_in_many_segments_survives_a_restart_after_every_piece(
+    folder: Path, history: Path, clock: StillClock
+) -> None:
     prober = Prober.start(folder, 1, clock, segment_bytes=900)
     for _ in range(1_800):
         prober.send(0)
@@ -407,7 +432,9 @@ def test_a_backlog_in_many_segments_survives_a_restart_after_every_piece(folder,
 
 
 @pytest.mark.parametrize("first", [True, False], ids=["read first", "read last"])
-def test_a_journal_taken_away_while_nobody_committed_takes_only_its_own_rows_with_it(folder, history, clock, first):
+def test_a_journal_taken_away_while_nobody_committed_takes_only_its_own_rows_with_it(
+    folder: Path, history: Path, clock: StillClock, first: bool
+) -> None:
     """The plan that was on disk cannot be carried out any more: another is made, and the marks count on."""
     gone, other = Prober.start(folder, 2 - first, clock), Prober.start(folder, 1 + first, clock)
     with committer(folder, history, clock) as one:
@@ -434,14 +461,23 @@ def test_a_journal_taken_away_while_nobody_committed_takes_only_its_own_rows_wit
     assert check_marks(history) > 0 and process not in marks_of(rows, 3)
 
 
-def test_what_is_appended_is_on_the_hosts_disk_before(folder, history, clock, monkeypatch):
+def test_what_is_appended_is_on_the_hosts_disk_before(
+    folder: Path, history: Path, clock: StillClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Else the loss of the host could take back what the table has, and the next life of the host would count anew; or
     leave commits in the table's log that are empty. What was committed is there before the next plan forgets it."""
     prober = Prober.start(folder, 1, clock)
-    order = []
+    order: list[str] = []
+
+    def noted(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            order.append(name)
+            return real(*args, **kwargs)
+
+        return call
+
     for owner, name in ((os, "fdatasync"), (os, "fsync"), (probes.log.commits.history, "_commit")):
-        real = getattr(owner, name)
-        monkeypatch.setattr(owner, name, lambda *a, _real=real, _name=name, **k: order.append(_name) or _real(*a, **k))
+        monkeypatch.setattr(owner, name, noted(name, getattr(owner, name)))
     with committer(folder, history, clock) as one:
         one.commit()
         # The journals' copies; the plan, and its name; the data, and its name; the commit, and its name.
@@ -452,7 +488,9 @@ def test_what_is_appended_is_on_the_hosts_disk_before(folder, history, clock, mo
         assert order[len(turn) :] == turn
 
 
-def test_something_unforeseen_stops_one_turn_and_not_the_committer(folder, history, clock, monkeypatch):
+def test_something_unforeseen_stops_one_turn_and_not_the_committer(
+    folder: Path, history: Path, clock: StillClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     prober = Prober.start(folder, 1, clock)
     stop = threading.Event()
     with committer(folder, history, clock, CommitPace(every=0.02)) as one:
@@ -469,12 +507,19 @@ def test_something_unforeseen_stops_one_turn_and_not_the_committer(folder, histo
     assert logged(table_rows(history), 1) == prober.must_be_logged()
 
 
-def test_a_disk_that_has_room_again_is_used_at_once(folder, history, clock, monkeypatch):
+def test_a_disk_that_has_room_again_is_used_at_once(
+    folder: Path, history: Path, clock: StillClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """However long it was full."""
     Prober.start(folder, 1, clock)
-    stop, refused, waits = threading.Event(), [], []
+    stop, refused, waits = threading.Event(), list[object](), list[float]()
     real = stop.wait
-    monkeypatch.setattr(stop, "wait", lambda timeout: bool(waits.append(timeout)) or real(min(timeout, 0.01)))
+
+    def wait(timeout: float) -> bool:
+        waits.append(timeout)
+        return real(min(timeout, 0.01))
+
+    monkeypatch.setattr(stop, "wait", wait)
 
     def full(*given: object) -> None:
         refused.append(given)
@@ -492,14 +537,14 @@ def test_a_disk_that_has_room_again_is_used_at_once(folder, history, clock, monk
     assert 1 < max(waits) <= 4
 
 
-def test_a_second_committer_of_the_folder_is_refused(folder, history, clock):
+def test_a_second_committer_of_the_folder_is_refused(folder: Path, history: Path, clock: StillClock) -> None:
     with committer(folder, history, clock), pytest.raises(FolderTaken, match="another committer is at work on"):
         committer(folder, history, clock).__enter__()
     with committer(folder, history, clock):
         pass
 
 
-def test_run_keeps_its_pace(folder, history, clock):
+def test_run_keeps_its_pace(folder: Path, history: Path, clock: StillClock) -> None:
     Prober.start(folder, 1, clock)
     waits: list[float] = []
 
@@ -521,7 +566,9 @@ def test_run_keeps_its_pace(folder, history, clock):
     assert max(waits) <= 0.2, "and as often, whatever else the machine does"
 
 
-def test_a_journal_that_was_taken_away_is_said_and_nothing_else_stops(folder, history, clock):
+def test_a_journal_that_was_taken_away_is_said_and_nothing_else_stops(
+    folder: Path, history: Path, clock: StillClock
+) -> None:
     prober, other = Prober.start(folder, 1, clock), Prober.start(folder, 2, clock)
     with committer(folder, history, clock) as one:
         one.commit()
@@ -533,7 +580,7 @@ def test_a_journal_that_was_taken_away_is_said_and_nothing_else_stops(folder, hi
     assert 1 not in marks_of(table_rows(history), 2)
 
 
-def test_the_clock_of_the_log_never_goes_back(folder, history, clock):
+def test_the_clock_of_the_log_never_goes_back(folder: Path, history: Path, clock: StillClock) -> None:
     Prober.start(folder, 1, clock)
     with committer(folder, history, clock) as one:
         one.commit()
@@ -542,7 +589,7 @@ def test_the_clock_of_the_log_never_goes_back(folder, history, clock):
     assert {micros(r["completed"]) for r in table_rows(history) if r["f"] == "mark"} == {micros(BEGIN)}
 
 
-def test_an_unusable_folder_is_one_clear_line(tmp_path, history, clock):
+def test_an_unusable_folder_is_one_clear_line(tmp_path: Path, history: Path, clock: StillClock) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(JournalUnwritable, match="cannot use the journal folder"):
         Committer(tmp_path / "file", committer(tmp_path, history, clock)._history, clock).__enter__()

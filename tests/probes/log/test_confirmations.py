@@ -67,7 +67,9 @@ def send(prober: Prober, clock: StillClock, at: int) -> None:
     prober.complete(op)
 
 
-def test_what_had_completed_when_the_topic_was_confirmed_counts(folder, history, clock, cluster, opened):
+def test_what_had_completed_when_the_topic_was_confirmed_counts(
+    folder: Path, history: Path, clock: StillClock, cluster: Cluster, opened: Opened
+) -> None:
     prober = Prober.start(folder, 1, clock)
     with opened() as one:
         send(prober, clock, 0)
@@ -79,8 +81,8 @@ def test_what_had_completed_when_the_topic_was_confirmed_counts(folder, history,
 
 
 def test_a_mark_tells_both_clocks_of_one_moment_however_late_the_cluster_answers(
-    folder, history, clock, cluster, opened, monkeypatch
-):
+    folder: Path, history: Path, clock: StillClock, cluster: Cluster, opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What a mark says of the wall clock is taken to log time by this pair: a second between them was a second by which
     a log seemed more complete than it was."""
     prober = Prober.start(folder, 1, clock)
@@ -103,7 +105,9 @@ def test_a_mark_tells_both_clocks_of_one_moment_however_late_the_cluster_answers
     assert set(apart) == {0}  # this clock's two go together
 
 
-def test_what_completed_after_it_is_not_counted_for_a_topic_that_was_replaced(folder, history, clock, cluster, opened):
+def test_what_completed_after_it_is_not_counted_for_a_topic_that_was_replaced(
+    folder: Path, history: Path, clock: StillClock, cluster: Cluster, opened: Opened
+) -> None:
     prober = Prober.start(folder, 1, clock)
     with opened() as one:
         send(prober, clock, 0)
@@ -140,8 +144,8 @@ def test_what_completed_after_it_is_not_counted_for_a_topic_that_was_replaced(fo
 
 
 def test_what_was_confirmed_and_read_late_counts_although_the_topic_was_replaced(
-    folder, history, clock, cluster, opened
-):
+    folder: Path, history: Path, clock: StillClock, cluster: Cluster, opened: Opened
+) -> None:
     """Rows reach the journal a moment after their operation has completed."""
     prober = Prober.start(folder, 1, clock)
     with opened() as one:
@@ -158,7 +162,15 @@ def test_what_was_confirmed_and_read_late_counts_although_the_topic_was_replaced
 
 
 @pytest.mark.parametrize(("topics", "limit"), [(None, SILENT_FOR), ({}, UNKNOWN_FOR)], ids=["silent", "unknown"])
-def test_rows_wait_for_an_answer_and_nothing_is_dropped(folder, history, clock, cluster, opened, topics, limit):
+def test_rows_wait_for_an_answer_and_nothing_is_dropped(
+    folder: Path,
+    history: Path,
+    clock: StillClock,
+    cluster: Cluster,
+    opened: Opened,
+    topics: dict[str, str] | None,
+    limit: float,
+) -> None:
     prober = Prober.start(folder, 1, clock)
     with opened() as one:
         send(prober, clock, 0)
@@ -180,7 +192,16 @@ def test_rows_wait_for_an_answer_and_nothing_is_dropped(folder, history, clock, 
      ({}, UNKNOWN_FOR, ("send", "info", REPLACED, [(10, 5, None, 5)]))],
     ids=["silent", "unknown"],
 )  # fmt: skip
-def test_they_do_not_wait_for_ever(folder, history, clock, cluster, opened, topics, limit, outcome):
+def test_they_do_not_wait_for_ever(
+    folder: Path,
+    history: Path,
+    clock: StillClock,
+    cluster: Cluster,
+    opened: Opened,
+    topics: dict[str, str] | None,
+    limit: float,
+    outcome: tuple[Any, ...],
+) -> None:
     prober = Prober.start(folder, 1, clock)
     with opened() as one:
         send(prober, clock, 0)
@@ -195,7 +216,9 @@ def test_they_do_not_wait_for_ever(folder, history, clock, cluster, opened, topi
         assert one.commit() > 0, "while the outage lasts, rows tell of it at once"
 
 
-def test_the_end_waits_for_an_answer_too(folder, history, clock, cluster, opened, monkeypatch):
+def test_the_end_waits_for_an_answer_too(
+    folder: Path, history: Path, clock: StillClock, cluster: Cluster, opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
     prober = Prober.start(folder, 1, clock)
     naps = []
 
@@ -213,7 +236,9 @@ def test_the_end_waits_for_an_answer_too(folder, history, clock, cluster, opened
     assert len(naps) == 3 and told(history) == [("send", "ok", None, [(10, 0, 0, 5)])]
 
 
-def test_a_plan_that_is_carried_out_again_counts_the_same(folder, history, clock, cluster, opened, monkeypatch):
+def test_a_plan_that_is_carried_out_again_counts_the_same(
+    folder: Path, history: Path, clock: StillClock, cluster: Cluster, opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
     prober = Prober.start(folder, 1, clock)
     with opened() as one:
         send(prober, clock, 0)
@@ -239,7 +264,9 @@ def test_a_plan_that_is_carried_out_again_counts_the_same(folder, history, clock
     assert told(history)[-1] == ("send", "info", REPLACED, [(10, 5, None, 5)])
 
 
-def test_outputs_do_not_name_inputs_of_a_topic_that_was_replaced(folder, history, clock, cluster, opened):
+def test_outputs_do_not_name_inputs_of_a_topic_that_was_replaced(
+    folder: Path, history: Path, clock: StillClock, cluster: Cluster, opened: Opened
+) -> None:
     prober = Prober.start(folder, 1, clock)
     touched = [(TOPIC, 0), ("out", 0)]
     common = {"txn": 5, "txn_partitions": touched}
@@ -265,7 +292,9 @@ def test_outputs_do_not_name_inputs_of_a_topic_that_was_replaced(folder, history
     ]  # fmt: skip
 
 
-def test_rows_of_another_cluster_are_not_asked_for(folder, history, clock, cluster):
+def test_rows_of_another_cluster_are_not_asked_for(
+    folder: Path, history: Path, clock: StillClock, cluster: Cluster
+) -> None:
     prober = Prober.start(folder, 1, clock)
     with committer(folder, history, clock, confirmations=Confirmations("other", cluster.ask, clock)) as one:
         send(prober, clock, 0)

@@ -1,16 +1,17 @@
 """What the table has survives the loss of the host in the journals too, although they are seldom synced."""
 
 import os
+from pathlib import Path
 
 import pytest
 
 from probes.log.commits.committer import committer
 from probes.log.journals import copies
 from probes.log.journals.segments import segments
-from tests.probes.log.lives import Prober, check_marks, check_slices, logged, table_rows
+from tests.probes.log.lives import Prober, StillClock, check_marks, check_slices, logged, table_rows
 
 
-def as_lost(path, size: int, how: str) -> None:
+def as_lost(path: Path, size: int, how: str) -> None:
     """The file as a host leaves it that went down when only its first `size` bytes had been written to the disk."""
     whole = path.read_bytes()
     left = {"cut": b"", "zeros": bytes(len(whole) - size), "a hole": bytes((len(whole) - size) // 2)}[how]
@@ -20,12 +21,14 @@ def as_lost(path, size: int, how: str) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("how", ["cut", "zeros", "a hole"])
 @pytest.mark.parametrize("full", [copies.FULL, 150, 0], ids=["not full", "filled now and then", "always full"])
-def test_a_lost_host_takes_back_nothing_that_the_table_has(folder, history, clock, monkeypatch, how, full):
+def test_a_lost_host_takes_back_nothing_that_the_table_has(
+    folder: Path, history: Path, clock: StillClock, monkeypatch: pytest.MonkeyPatch, how: str, full: int
+) -> None:
     monkeypatch.setattr(copies, "FULL", full)
     synced: dict[int, int] = {}
     real = os.fdatasync
 
-    def fdatasync(descriptor):
+    def fdatasync(descriptor: int) -> None:
         real(descriptor)
         synced[os.fstat(descriptor).st_ino] = os.fstat(descriptor).st_size
 
@@ -57,7 +60,7 @@ def test_a_lost_host_takes_back_nothing_that_the_table_has(folder, history, cloc
     assert told == prober.must_be_logged()[0] and told[-1][2] == "info"
 
 
-def test_copies_of_a_boot_that_goes_on_put_nothing_back(folder, history, clock):
+def test_copies_of_a_boot_that_goes_on_put_nothing_back(folder: Path, history: Path, clock: StillClock) -> None:
     """A segment that was put back over what a living process writes would take from its journal."""
     prober = Prober.start(folder, 1, clock)
     with committer(folder, history, clock) as one:
@@ -68,7 +71,9 @@ def test_copies_of_a_boot_that_goes_on_put_nothing_back(folder, history, clock):
         assert path.read_bytes() == before and (folder / copies.COPIES).stat().st_size == 0
 
 
-def test_a_journal_that_lost_its_end_with_its_disk_gets_it_back_in_the_same_boot(folder, history, clock):
+def test_a_journal_that_lost_its_end_with_its_disk_gets_it_back_in_the_same_boot(
+    folder: Path, history: Path, clock: StillClock
+) -> None:
     """As after a file system that failed, and was repaired, while its host went on."""
     prober = Prober.start(folder, 1, clock)
     with committer(folder, history, clock) as one:
@@ -82,7 +87,7 @@ def test_a_journal_that_lost_its_end_with_its_disk_gets_it_back_in_the_same_boot
         assert path.read_bytes() == before
 
 
-def test_what_was_deleted_since_is_not_made_again(folder, history, clock):
+def test_what_was_deleted_since_is_not_made_again(folder: Path, history: Path, clock: StillClock) -> None:
     prober = Prober.start(folder, 1, clock)
     with committer(folder, history, clock) as one:
         one.commit()

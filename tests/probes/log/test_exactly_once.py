@@ -30,7 +30,7 @@ def check(history: Path, probers: list[Prober]) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("mode", MODES)
-def test_a_turn_that_fails_at_any_step_is_made_good_by_the_next(tmp_path, mode: Mode):
+def test_a_turn_that_fails_at_any_step_is_made_good_by_the_next(tmp_path: Path, mode: Mode) -> None:
     """The turn under test finishes a dead life with a torn end, appends, and deletes a segment and an old journal."""
     names: list[str] = []
     step = 0

@@ -4,6 +4,7 @@ import errno
 import os
 from datetime import timedelta
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
@@ -13,11 +14,12 @@ from probes.log.journals.progress import encode, head
 from probes.log.journals.reader import BrokenJournal, LifeReader
 from probes.log.journals.segments import OVER, is_held, segments
 from probes.log.rows import unpack
+from rules.vocabulary.slices import Slice
 from rules.vocabulary.times import micros
-from tests.probes.log.lives import BEGIN, TOPIC, TOPIC_ID, Prober, a_life
+from tests.probes.log.lives import BEGIN, TOPIC, TOPIC_ID, Prober, StillClock, a_life
 
 
-def read_all(prober: Prober, at: int = 0, limit: int = 1 << 20) -> tuple[list, LifeReader]:
+def read_all(prober: Prober, at: int = 0, limit: int = 1 << 20) -> tuple[list[Slice], LifeReader]:
     reader = LifeReader(prober.journal.folder, at)
     rows, offset = [], -1
     while reader.offset != offset:
@@ -26,7 +28,9 @@ def read_all(prober: Prober, at: int = 0, limit: int = 1 << 20) -> tuple[list, L
     return [unpack(row, reader.life.shared) for row in rows], reader
 
 
-def test_slices_are_numbered_per_partition_and_read_back_as_they_were_appended(tmp_path, clock):
+def test_slices_are_numbered_per_partition_and_read_back_as_they_were_appended(
+    tmp_path: Path, clock: StillClock
+) -> None:
     prober = Prober.start(tmp_path, 1, clock)
     prober.send(0)
     prober.send(0, 1)
@@ -38,13 +42,13 @@ def test_slices_are_numbered_per_partition_and_read_back_as_they_were_appended(t
         assert [row for row in rows if row.partition == partition] == told[partition]
 
 
-def test_one_append_may_hold_several_rows_of_one_partition(tmp_path, clock):
+def test_one_append_may_hold_several_rows_of_one_partition(tmp_path: Path, clock: StillClock) -> None:
     prober = Prober.start(tmp_path, 1, clock)
     prober.append([prober.row(0, "poll"), prober.row(0, "commit"), prober.row(1, "poll")])
     assert [(row.partition, row.slice) for row in read_all(prober)[0][2:]] == [(0, 1), (0, 2), (1, 1)]
 
 
-def test_what_is_opened_is_not_logged_and_holds_through_until_it_is_finished(tmp_path, clock):
+def test_what_is_opened_is_not_logged_and_holds_through_until_it_is_finished(tmp_path: Path, clock: StillClock) -> None:
     prober = Prober.start(tmp_path, 1, clock)
     first = clock.tick()
     one = prober.invoke(0)
@@ -60,7 +64,7 @@ def test_what_is_opened_is_not_logged_and_holds_through_until_it_is_finished(tmp
     assert read_all(prober)[1].progress.through == micros(clock.now())
 
 
-def test_through_is_not_the_time_of_a_rows_completion(tmp_path, clock):
+def test_through_is_not_the_time_of_a_rows_completion(tmp_path: Path, clock: StillClock) -> None:
     """What was invoked during a poll may be logged after it."""
     prober = Prober.start(tmp_path, 1, clock)
     began = clock.tick()
@@ -68,11 +72,18 @@ def test_through_is_not_the_time_of_a_rows_completion(tmp_path, clock):
     assert read_all(prober)[1].progress.through == micros(began) < micros(clock.now())
 
 
-def test_reservations_are_on_disk_before_it_returns(tmp_path, clock, monkeypatch):
+def test_reservations_are_on_disk_before_it_returns(
+    tmp_path: Path, clock: StillClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     prober = Prober.start(tmp_path, 1, clock)
-    synced = []
+    synced: list[int] = []
     real = os.fdatasync
-    monkeypatch.setattr(os, "fdatasync", lambda fd: synced.append(os.fstat(fd).st_size) or real(fd))
+
+    def fdatasync(descriptor: int) -> None:
+        synced.append(os.fstat(descriptor).st_size)
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fdatasync", fdatasync)
     prober.journal.reserve(TOPIC_ID, TOPIC, 0, 65_536)
     assert synced == [prober.journal.offset]
     assert read_all(prober)[1].progress.sent[TOPIC_ID, 0].reserved == 65_536
@@ -80,7 +91,7 @@ def test_reservations_are_on_disk_before_it_returns(tmp_path, clock, monkeypatch
     assert len(synced) == 1
 
 
-def test_segments_are_rolled_and_read_as_one(tmp_path, clock):
+def test_segments_are_rolled_and_read_as_one(tmp_path: Path, clock: StillClock) -> None:
     prober = Prober.start(tmp_path, 1, clock, segment_bytes=600)
     left_open = prober.invoke(1)
     for _ in range(50):
@@ -100,11 +111,11 @@ def test_segments_are_rolled_and_read_as_one(tmp_path, clock):
         read_all(prober)
 
 
-def ends(parts: list) -> list[int]:
+def ends(parts: list[tuple[int, Path]]) -> list[int]:
     return [base + path.stat().st_size for base, path in parts]
 
 
-def test_reading_goes_on_from_any_frame_and_stops_where_it_is_told_to(tmp_path, clock):
+def test_reading_goes_on_from_any_frame_and_stops_where_it_is_told_to(tmp_path: Path, clock: StillClock) -> None:
     prober = Prober.start(tmp_path, 1, clock, segment_bytes=2_000)
     for _ in range(20):
         prober.send(0)
@@ -117,27 +128,29 @@ def test_reading_goes_on_from_any_frame_and_stops_where_it_is_told_to(tmp_path, 
         LifeReader(prober.journal.folder).read_to(prober.journal.offset + 1)
 
 
-def test_a_frame_larger_than_the_limit_is_read_all_the_same(tmp_path, clock):
+def test_a_frame_larger_than_the_limit_is_read_all_the_same(tmp_path: Path, clock: StillClock) -> None:
     prober = Prober.start(tmp_path, 1, clock)
     prober.append([prober.row(0, "poll", error="x" * 300_000), prober.row(1, "poll")])
     assert [len(row.error or "") for row in read_all(prober, limit=10)[0][2:]] == [300_000, 0]
 
 
-def test_a_living_process_holds_its_life_and_a_dead_one_does_not(tmp_path, clock):
+def test_a_living_process_holds_its_life_and_a_dead_one_does_not(tmp_path: Path, clock: StillClock) -> None:
     prober = Prober.start(tmp_path, 1, clock)
     assert is_held(prober.journal.folder)
     prober.kill()
     assert not is_held(prober.journal.folder)
 
 
-def test_a_journal_is_never_begun_over_another(tmp_path, clock):
+def test_a_journal_is_never_begun_over_another(tmp_path: Path, clock: StillClock) -> None:
     first = Prober.start(tmp_path, 1, clock)
     with pytest.raises(JournalUnwritable, match="cannot begin a journal"):
         Prober.start(tmp_path, 1, clock)
     assert is_held(first.journal.folder)
 
 
-def test_closing_in_order_ends_the_life_and_anything_less_leaves_it_to_recovery(tmp_path, clock):
+def test_closing_in_order_ends_the_life_and_anything_less_leaves_it_to_recovery(
+    tmp_path: Path, clock: StillClock
+) -> None:
     whole, no_close_rows, in_flight = (Prober.start(tmp_path, n, clock) for n in (1, 2, 3))
     in_flight.invoke(0)
     whole.close()
@@ -153,12 +166,14 @@ def test_closing_in_order_ends_the_life_and_anything_less_leaves_it_to_recovery(
 
 
 @pytest.mark.parametrize("written", [0, 1, 9, 11, 20])
-def test_a_refused_write_leaves_nothing_and_the_same_call_succeeds_later(tmp_path, clock, monkeypatch, written):
+def test_a_refused_write_leaves_nothing_and_the_same_call_succeeds_later(
+    tmp_path: Path, clock: StillClock, monkeypatch: pytest.MonkeyPatch, written: int
+) -> None:
     prober = Prober.start(tmp_path, 1, clock)
     before = prober.journal.offset
     real = os.pwrite
 
-    def full(descriptor, data, position):
+    def full(descriptor: int, data: bytes, position: int) -> int:
         if position - before >= written:
             raise OSError(errno.ENOSPC, "No space left on device")
         return real(descriptor, data[: written - (position - before)], position)
@@ -177,10 +192,12 @@ def test_a_refused_write_leaves_nothing_and_the_same_call_succeeds_later(tmp_pat
     assert [row.slice for row in read_all(prober)[0] if row.partition == 0] == [0, 1]
 
 
-def test_a_refused_segment_leaves_the_old_one_in_use(tmp_path, clock, monkeypatch):
+def test_a_refused_segment_leaves_the_old_one_in_use(
+    tmp_path: Path, clock: StillClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     prober = Prober.start(tmp_path, 1, clock, segment_bytes=10)
 
-    def refused(*_):
+    def refused(*_: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patched:
@@ -191,13 +208,13 @@ def test_a_refused_segment_leaves_the_old_one_in_use(tmp_path, clock, monkeypatc
     assert [row.slice for row in read_all(prober)[0] if row.partition == 0] == [0, 1]
 
 
-def test_an_unusable_folder_is_named(tmp_path):
+def test_an_unusable_folder_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(JournalUnwritable, match=r"cannot begin a journal in .*file"):
         Journal.create(tmp_path / "file", a_life(1))
 
 
-def test_a_reader_waits_at_a_torn_end_and_stops_for_ever_at_a_broken_frame(tmp_path, clock):
+def test_a_reader_waits_at_a_torn_end_and_stops_for_ever_at_a_broken_frame(tmp_path: Path, clock: StillClock) -> None:
     prober = Prober.start(tmp_path, 1, clock)
     prober.send(0)
     path = segments(prober.journal.folder)[0][1]
@@ -223,7 +240,7 @@ def first_end(data: bytes, at: int) -> int:
     return at + 10 + int.from_bytes(data[at + 2 : at + 6], "little")
 
 
-def test_good_bytes_with_impossible_content_break_the_journal_too(tmp_path, clock):
+def test_good_bytes_with_impossible_content_break_the_journal_too(tmp_path: Path, clock: StillClock) -> None:
     prober = Prober.start(tmp_path, 1, clock)
     prober.journal.progress.slices[TOPIC_ID, 0] = 7
     prober.append([prober.row(0, "poll")])
@@ -231,7 +248,7 @@ def test_good_bytes_with_impossible_content_break_the_journal_too(tmp_path, cloc
     assert len(rows) == 2 and reader.broken is not None and "slice 7 where 1 must follow" in reader.broken
 
 
-def test_times_are_kept_to_the_microsecond(tmp_path, clock):
+def test_times_are_kept_to_the_microsecond(tmp_path: Path, clock: StillClock) -> None:
     prober = Prober.start(tmp_path, 1, clock)
     clock.time = BEGIN + timedelta(microseconds=123_457)
     prober.append([prober.row(0, "poll")])

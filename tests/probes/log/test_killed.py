@@ -15,6 +15,7 @@ import uuid
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -56,14 +57,14 @@ def victim(root: Path, bootstrap: str, prefix: str) -> Iterator[subprocess.Popen
 
 
 @pytest.mark.kafka
-def test_killed_again_and_again_the_log_loses_nothing_and_accuses_nobody(kafka: LocalKafka, tmp_path: Path):
+def test_killed_again_and_again_the_log_loses_nothing_and_accuses_nobody(kafka: LocalKafka, tmp_path: Path) -> None:
     prefix = f"killed-{uuid.uuid4().hex[:8]}"
     moments = random.Random(11)
     for _ in range(KILLS):
         with victim(tmp_path, kafka.bootstrap, prefix) as process:
             before = size(tmp_path / "opened")
             time.sleep(moments.uniform(0.2, 4.0))
-            wait_for(lambda before=before: size(tmp_path / "opened") > before, 120)
+            wait_for(partial(is_larger, tmp_path / "opened", before), 120)
             process.send_signal(signal.SIGKILL)
     with victim(tmp_path, kafka.bootstrap, prefix) as process:
         time.sleep(5)
@@ -87,6 +88,10 @@ def test_killed_again_and_again_the_log_loses_nothing_and_accuses_nobody(kafka: 
 
 def size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
+
+
+def is_larger(path: Path, before: int) -> bool:
+    return size(path) > before
 
 
 def acknowledged(told: Path) -> int:
@@ -126,14 +131,16 @@ def never_a_failure(rows: list[Row], told: list[list[Any]], opened: list[list[An
 
     A send that ended in several ways is an operation for each of them: a partition's part is known by its values."""
     outcomes = {(process, topic_id, partition, op) for process, topic_id, partition, _, _, _, op, _, _ in told}
-    logged, sending, over = {}, {}, set()
-    for row in rows:
-        place = (row["process"], row["topic_id"], row["partition"])
-        if row["f"] == "close":
+    logged: dict[tuple[Any, ...], Row] = {}
+    sending: dict[tuple[Any, ...], Row] = {}
+    over = set()
+    for one in rows:
+        place = (one["process"], one["topic_id"], one["partition"])
+        if one["f"] == "close":
             over.add(place)
         else:
-            logged[*place, row["op"]] = row
-            sending |= {(*place, writer, seq): row for writer, seq, _, _ in runs(row["sent"])}
+            logged[*place, one["op"]] = one
+            sending |= {(*place, writer, seq): one for writer, seq, _, _ in runs(one["sent"])}
     unheard = set()
     for process, topic_id, partition, _, f, _, op, sent, _ in opened:
         place = (process, topic_id, partition)

@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,7 +37,11 @@ def tell_written(life_folder: Path) -> None:
     os.close(begin(life_folder, base + frames(path.read_bytes())[0][-1].end))
 
 
-def gist(rows: list[Slice]) -> list[tuple]:
+Told = tuple[int, str, str, Any]
+"""Of one row: (op, f, type, sent)."""
+
+
+def gist(rows: list[Slice]) -> list[tuple[int, int, str, str, str | None]]:
     return [(row.partition, row.slice, row.f, row.type, row.error) for row in rows]
 
 
@@ -51,7 +56,7 @@ def died_in_flight(folder: Path, clock: StillClock) -> Prober:
     return prober
 
 
-def test_in_flight_is_info_and_every_partition_gets_its_close_row(tmp_path, clock):
+def test_in_flight_is_info_and_every_partition_gets_its_close_row(tmp_path: Path, clock: StillClock) -> None:
     prober = died_in_flight(tmp_path, clock)
     clock.tick(60)
     (done,) = recover(tmp_path, clock)
@@ -71,7 +76,9 @@ def test_in_flight_is_info_and_every_partition_gets_its_close_row(tmp_path, cloc
     assert rows_of(prober.journal.folder) == rows
 
 
-def test_what_was_in_flight_went_on_until_its_journal_last_heard_of_it_although_the_clock_was_set_back(tmp_path, clock):
+def test_what_was_in_flight_went_on_until_its_journal_last_heard_of_it_although_the_clock_was_set_back(
+    tmp_path: Path, clock: StillClock
+) -> None:
     prober = Prober.start(tmp_path, 1, clock)
     op = prober.invoke(0)
     began, heard = clock.now(), clock.tick(9)
@@ -85,7 +92,7 @@ def test_what_was_in_flight_went_on_until_its_journal_last_heard_of_it_although_
     ]  # fmt: skip
 
 
-def test_the_living_and_the_closed_are_left_alone(tmp_path, clock):
+def test_the_living_and_the_closed_are_left_alone(tmp_path: Path, clock: StillClock) -> None:
     living, closed = Prober.start(tmp_path, 1, clock), Prober.start(tmp_path, 2, clock)
     closed.close()
     (closed.journal.folder / OVER).unlink()
@@ -96,7 +103,9 @@ def test_the_living_and_the_closed_are_left_alone(tmp_path, clock):
     assert (closed.journal.folder / OVER).exists()
 
 
-def test_one_that_died_between_its_close_rows_and_its_end_is_not_closed_twice(tmp_path, clock):
+def test_one_that_died_between_its_close_rows_and_its_end_is_not_closed_twice(
+    tmp_path: Path, clock: StillClock
+) -> None:
     prober = Prober.start(tmp_path, 1, clock)
     prober.append([prober.row(0, "close")])
     prober.kill()
@@ -107,13 +116,13 @@ def test_one_that_died_between_its_close_rows_and_its_end_is_not_closed_twice(tm
     ]
 
 
-def test_one_that_died_before_its_first_row_just_ends(tmp_path, clock):
+def test_one_that_died_before_its_first_row_just_ends(tmp_path: Path, clock: StillClock) -> None:
     Journal.create(tmp_path, a_life(1)).release()
     (done,) = recover(tmp_path, clock)
     assert done.outcome == "closed" and rows_of(done.folder) == []
 
 
-def test_cut_at_every_byte_what_was_whole_stays_and_what_was_open_is_info(tmp_path, clock):
+def test_cut_at_every_byte_what_was_whole_stays_and_what_was_open_is_info(tmp_path: Path, clock: StillClock) -> None:
     """The torn end of every possible death: the result depends only on the frames that were whole."""
     prober = Prober.start(tmp_path / "made", 1, clock)
     path = segments(prober.journal.folder)[0][1]
@@ -136,7 +145,7 @@ def test_cut_at_every_byte_what_was_whole_stays_and_what_was_open_is_info(tmp_pa
         tell_written(folder)
         recover(tmp_path / "died", clock)
         rows = rows_of(folder)
-        found: dict[int, list] = {}
+        found: dict[int, list[Told]] = {}
         for row in rows:
             if row.f != "close":
                 found.setdefault(row.partition, []).append(
@@ -154,11 +163,11 @@ def test_cut_at_every_byte_what_was_whole_stays_and_what_was_open_is_info(tmp_pa
         assert "fail" not in {row.type for row in rows}
 
 
-def _with_last_in_flight(expected: dict[int, list]) -> dict[int, list]:
+def _with_last_in_flight(expected: dict[int, list[Told]]) -> dict[int, list[Told]]:
     """The same, when the last operation had not come back yet."""
     last = max(row[0] for rows in expected.values() for row in rows)
 
-    def unknown(row: tuple) -> tuple:
+    def unknown(row: Told) -> Told:
         sent = [{**run, "offset": None} for run in row[3]] if row[3] else None
         return (row[0], row[1], "info", sent) if row[0] == last else row
 
@@ -167,7 +176,9 @@ def _with_last_in_flight(expected: dict[int, list]) -> dict[int, list]:
 
 @pytest.mark.parametrize("torn", [0, 8], ids=["clean end", "torn end"])
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-def test_a_recovery_that_is_killed_at_any_step_is_finished_by_the_next(tmp_path, clock, monkeypatch, torn, after):
+def test_a_recovery_that_is_killed_at_any_step_is_finished_by_the_next(
+    tmp_path: Path, clock: StillClock, monkeypatch: pytest.MonkeyPatch, torn: int, after: bool
+) -> None:
     step = crashed = 0
     while True:
         base = tmp_path / str(step)
@@ -198,8 +209,8 @@ def crash_at(patched: pytest.MonkeyPatch, step: int, after: bool) -> Callable[[]
     """Crash before or after the step-th change to the disk; returns how many more there could have been."""
     left = [step]
 
-    def crashing(real):
-        def call(*args, **kwargs):
+    def crashing(real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
             left[0] -= 1
             if left[0] == -1 and not after:
                 raise Crash
@@ -216,7 +227,9 @@ def crash_at(patched: pytest.MonkeyPatch, step: int, after: bool) -> Callable[[]
     return lambda: left[0]
 
 
-def test_after_the_loss_of_the_host_what_was_reserved_may_have_been_sent_and_there_is_no_close_row(tmp_path, clock):
+def test_after_the_loss_of_the_host_what_was_reserved_may_have_been_sent_and_there_is_no_close_row(
+    tmp_path: Path, clock: StillClock
+) -> None:
     prober = died_in_flight(tmp_path, clock)
     clock.boot = "boot-2"
     (done,) = recover(tmp_path, clock)
@@ -238,7 +251,9 @@ def test_after_the_loss_of_the_host_what_was_reserved_may_have_been_sent_and_the
 
 
 @pytest.mark.parametrize("torn", [0, 8], ids=["clean end", "torn end"])
-def test_what_was_written_and_is_missing_may_have_been_sent_and_there_is_no_close_row(tmp_path, clock, torn):
+def test_what_was_written_and_is_missing_may_have_been_sent_and_there_is_no_close_row(
+    tmp_path: Path, clock: StillClock, torn: int
+) -> None:
     prober = died_in_flight(tmp_path, clock)
     path = segments(prober.journal.folder)[0][1]
     last = frames(path.read_bytes())[0][-2].end
@@ -260,8 +275,8 @@ def test_what_was_written_and_is_missing_may_have_been_sent_and_there_is_no_clos
 @pytest.mark.parametrize("told", [True, False], ids=["told", "told by nobody"])
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 def test_what_is_missing_is_missing_for_the_recovery_after_one_that_is_killed_too(
-    tmp_path, clock, monkeypatch, after, told
-):
+    tmp_path: Path, clock: StillClock, monkeypatch: pytest.MonkeyPatch, after: bool, told: bool
+) -> None:
     step = crashed = 0
     while True:
         base = tmp_path / str(step)
@@ -292,7 +307,9 @@ def test_what_is_missing_is_missing_for_the_recovery_after_one_that_is_killed_to
     assert crashed == step >= 2
 
 
-def test_of_a_journal_cut_between_two_rows_together_with_what_tells_of_it_nobody_knows(tmp_path, clock):
+def test_of_a_journal_cut_between_two_rows_together_with_what_tells_of_it_nobody_knows(
+    tmp_path: Path, clock: StillClock
+) -> None:
     """As an earlier version left it, which told nothing."""
     prober = died_in_flight(tmp_path, clock)
     path = segments(prober.journal.folder)[0][1]
@@ -302,7 +319,7 @@ def test_of_a_journal_cut_between_two_rows_together_with_what_tells_of_it_nobody
     assert done.outcome == "closed"
 
 
-def test_a_journal_broken_in_the_middle_is_declared_and_left_as_it_is(tmp_path, clock):
+def test_a_journal_broken_in_the_middle_is_declared_and_left_as_it_is(tmp_path: Path, clock: StillClock) -> None:
     prober = died_in_flight(tmp_path, clock)
     path = segments(prober.journal.folder)[0][1]
     data = bytearray(path.read_bytes())
@@ -314,7 +331,7 @@ def test_a_journal_broken_in_the_middle_is_declared_and_left_as_it_is(tmp_path, 
         assert path.read_bytes() == data
 
 
-def test_a_journal_without_a_readable_beginning_is_declared(tmp_path, clock):
+def test_a_journal_without_a_readable_beginning_is_declared(tmp_path: Path, clock: StillClock) -> None:
     prober = died_in_flight(tmp_path, clock)
     path = segments(prober.journal.folder)[0][1]
     path.write_bytes(path.read_bytes()[:20])
@@ -322,7 +339,7 @@ def test_a_journal_without_a_readable_beginning_is_declared(tmp_path, clock):
     assert done.outcome == "broken" and done.life is None
 
 
-def test_recovery_reads_only_the_last_segment(tmp_path, clock):
+def test_recovery_reads_only_the_last_segment(tmp_path: Path, clock: StillClock) -> None:
     prober = Prober.start(tmp_path, 1, clock, segment_bytes=1_500)
     op = prober.invoke(1)
     for _ in range(20):
@@ -338,7 +355,7 @@ def test_recovery_reads_only_the_last_segment(tmp_path, clock):
     assert [row.slice for row in rows if row.partition == 1] == [1, 2]
 
 
-def test_rubbish_of_unfinished_beginnings_goes_after_a_while(tmp_path, clock):
+def test_rubbish_of_unfinished_beginnings_goes_after_a_while(tmp_path: Path, clock: StillClock) -> None:
     died = tmp_path / LIVES / f"writer-9{NEW}"
     died.mkdir(parents=True)
     os.utime(died, (clock.now().timestamp(),) * 2)

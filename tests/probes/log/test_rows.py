@@ -45,13 +45,13 @@ slices = st.builds(
 )  # fmt: skip
 
 
-def test_every_column_of_the_log_is_packed_or_shared():
+def test_every_column_of_the_log_is_packed_or_shared() -> None:
     assert {*FIELDS, "cluster", "run", "process", "date"} == set(SLICE_SCHEMA.names)
 
 
 @settings(deadline=None)
 @given(st.lists(slices, max_size=5))
-def test_the_table_is_that_of_the_slices(rows):
+def test_the_table_is_that_of_the_slices(rows: list[Slice]) -> None:
     packed = [orjson.loads(orjson.dumps(pack(row, SHARED, number))) for number, row in enumerate(rows)]
     for number, row in enumerate(rows):
         row.slice = number
@@ -61,7 +61,7 @@ def test_the_table_is_that_of_the_slices(rows):
     assert [unpack(one, SHARED) for one in packed] == rows
 
 
-def test_rows_of_several_lives_keep_what_is_theirs():
+def test_rows_of_several_lives_keep_what_is_theirs() -> None:
     other = Shared("c2", "run2", 43, "boot-2")
     one = Slice(
         cluster="c", run="run", process=42, topic_id="i", topic="t", partition=0, op=0, slice=0, f="start", type="ok",
@@ -71,7 +71,7 @@ def test_rows_of_several_lives_keep_what_is_theirs():
     assert [(r["cluster"], r["run"], r["process"], r["boot"]) for r in made] == [tuple(SHARED), tuple(other)]
 
 
-def test_a_row_of_another_process_is_refused():
+def test_a_row_of_another_process_is_refused() -> None:
     with pytest.raises(ValueError, match="process 42 was given to the journal of process 43"):
         pack(slices_of(42), SHARED._replace(process=43), 0)
 

@@ -30,7 +30,7 @@ def carry(intake: Intake, seconds: float = 60.0) -> int:
 
 def carried(topic: TopicOf, history: Path, said: list[str] | None = None) -> int:
     """The same by an intake of its own."""
-    intake = Intake(topic, History(str(history)), [].append if said is None else said.append)
+    intake = Intake(topic, History(str(history)), list[str]().append if said is None else said.append)
     try:
         return carry(intake)
     finally:

@@ -14,6 +14,7 @@ from confluent_kafka import OFFSET_END, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from deltalake import DeltaTable
 
+from deploy.local_kafka import LocalKafka
 from probes.kafka.client import Connection
 from probes.log.commits.committer import committer
 from probes.log.commits.history import History
@@ -50,7 +51,9 @@ def a_host(tmp_path: Path, name: str, process: int, clock: StillClock) -> tuple[
     return folder, Prober.start(folder, process, clock)
 
 
-def test_what_two_hosts_append_comes_into_the_table_as_it_was(kafka, tmp_path, history, clock):
+def test_what_two_hosts_append_comes_into_the_table_as_it_was(
+    kafka: LocalKafka, tmp_path: Path, history: Path, clock: StillClock
+) -> None:
     topic, probers = a_topic(kafka), []
     for host in (1, 2):
         folder, prober = a_host(tmp_path, f"host-{host}", host, clock)
@@ -81,7 +84,9 @@ def folder_again(folder: Path) -> Path:
     return folder
 
 
-def test_an_append_whose_answer_is_lost_is_in_the_table_once(kafka, tmp_path, history, clock):
+def test_an_append_whose_answer_is_lost_is_in_the_table_once(
+    kafka: LocalKafka, tmp_path: Path, history: Path, clock: StillClock
+) -> None:
     topic = a_topic(kafka)
     folder, prober = a_host(tmp_path, "host", 1, clock)
     with committer(folder, Unheard(topic), clock) as one:
@@ -99,7 +104,9 @@ def test_an_append_whose_answer_is_lost_is_in_the_table_once(kafka, tmp_path, hi
     assert logged(rows, 1) == prober.must_be_logged() and check_marks(history) > 0
 
 
-def test_a_committer_that_died_before_it_heard_appends_the_same_again(kafka, tmp_path, history, clock):
+def test_a_committer_that_died_before_it_heard_appends_the_same_again(
+    kafka: LocalKafka, tmp_path: Path, history: Path, clock: StillClock
+) -> None:
     topic = a_topic(kafka)
     folder, prober = a_host(tmp_path, "host", 1, clock)
     for _ in range(3):
@@ -115,7 +122,9 @@ def test_a_committer_that_died_before_it_heard_appends_the_same_again(kafka, tmp
     assert logged(rows, 1) == prober.must_be_logged() and check_marks(history) > 0
 
 
-def test_a_committer_that_begins_again_after_a_segment_was_full_loses_nothing(kafka, tmp_path, history, clock):
+def test_a_committer_that_begins_again_after_a_segment_was_full_loses_nothing(
+    kafka: LocalKafka, tmp_path: Path, history: Path, clock: StillClock
+) -> None:
     topic = a_topic(kafka)
     folder = tmp_path / "host"
     prober = Prober.start(folder, 1, clock, segment_bytes=1500)
@@ -134,7 +143,9 @@ def test_a_committer_that_begins_again_after_a_segment_was_full_loses_nothing(ka
     assert len(list(folder.rglob("*.journal")) or list(prober.journal.folder.iterdir())) < 30, "what is read goes"
 
 
-def test_an_intake_that_another_one_went_before_takes_nothing_twice(kafka, tmp_path, history, clock, monkeypatch):
+def test_an_intake_that_another_one_went_before_takes_nothing_twice(
+    kafka: LocalKafka, tmp_path: Path, history: Path, clock: StillClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(intakes, "EVERY", 0.0)
     topic = a_topic(kafka)
     folder, prober = a_host(tmp_path, "host", 1, clock)
@@ -156,7 +167,9 @@ def test_an_intake_that_another_one_went_before_takes_nothing_twice(kafka, tmp_p
     assert logged(rows, 1) == prober.must_be_logged() and check_marks(history) > 0
 
 
-def test_a_commit_that_was_made_and_told_as_a_conflict_is_not_made_again(kafka, tmp_path, history, clock, monkeypatch):
+def test_a_commit_that_was_made_and_told_as_a_conflict_is_not_made_again(
+    kafka: LocalKafka, tmp_path: Path, history: Path, clock: StillClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(intakes, "EVERY", 0.0)
     topic = a_topic(kafka)
     folder, prober = a_host(tmp_path, "host", 1, clock)
@@ -183,7 +196,9 @@ def test_a_commit_that_was_made_and_told_as_a_conflict_is_not_made_again(kafka, 
     assert logged(rows, 1) == prober.must_be_logged()
 
 
-def test_rows_of_a_later_version_wait_for_an_upgrade(kafka, tmp_path, history, clock):
+def test_rows_of_a_later_version_wait_for_an_upgrade(
+    kafka: LocalKafka, tmp_path: Path, history: Path, clock: StillClock
+) -> None:
     topic = a_topic(kafka)
     folder, prober = a_host(tmp_path, "host", 1, clock)
     with committer(folder, EvidenceTopic(topic), clock) as one:
@@ -199,7 +214,9 @@ def test_rows_of_a_later_version_wait_for_an_upgrade(kafka, tmp_path, history, c
     assert before == 1 and logged(table_rows(history), 1) == prober.must_be_logged()
 
 
-def test_what_was_sent_and_not_committed_is_not_taken(kafka, tmp_path, history, clock):
+def test_what_was_sent_and_not_committed_is_not_taken(
+    kafka: LocalKafka, tmp_path: Path, history: Path, clock: StillClock
+) -> None:
     topic = a_topic(kafka)
     folder, prober = a_host(tmp_path, "host", 1, clock)
     with committer(folder, EvidenceTopic(topic), clock) as one:
@@ -228,7 +245,7 @@ def app_of(folder: Path) -> str:
     return plan.app
 
 
-def everything(topic) -> list[int]:
+def everything(topic: TopicOf) -> list[int]:
     """The versions of all messages that are committed, in order."""
     from confluent_kafka import Consumer
 
@@ -242,7 +259,9 @@ def everything(topic) -> list[int]:
     return found
 
 
-def test_appends_in_many_parts_and_tables_in_several_commits(kafka, tmp_path, history, clock, monkeypatch):
+def test_appends_in_many_parts_and_tables_in_several_commits(
+    kafka: LocalKafka, tmp_path: Path, history: Path, clock: StillClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(messages, "PART_BYTES", 700)
     monkeypatch.setattr(intakes, "MOST_BYTES", 2_000)
     topic, probers = a_topic(kafka), []
@@ -261,7 +280,9 @@ def test_appends_in_many_parts_and_tables_in_several_commits(kafka, tmp_path, hi
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_an_intake_that_dies_at_any_step_takes_nothing_twice(kafka, tmp_path, clock, mode: Mode, monkeypatch):
+def test_an_intake_that_dies_at_any_step_takes_nothing_twice(
+    kafka: LocalKafka, tmp_path: Path, clock: StillClock, mode: Mode, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(intakes, "EVERY", 0.0)
     topic = a_topic(kafka)
     folder, prober = a_host(tmp_path, "host", 1, clock)
@@ -289,7 +310,9 @@ def test_an_intake_that_dies_at_any_step_takes_nothing_twice(kafka, tmp_path, cl
     assert logged(rows, 1) == prober.must_be_logged() and check_marks(tmp_path / "history") > 0
 
 
-def test_two_intakes_at_work_on_one_table_take_each_append_once(kafka, tmp_path, history, clock, monkeypatch):
+def test_two_intakes_at_work_on_one_table_take_each_append_once(
+    kafka: LocalKafka, tmp_path: Path, history: Path, clock: StillClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(intakes, "EVERY", 0.0)
     topic, stop = a_topic(kafka), threading.Event()
     topic.id(topic.asker())
@@ -322,8 +345,10 @@ def test_two_intakes_at_work_on_one_table_take_each_append_once(kafka, tmp_path,
     assert DeltaTable(str(history)).version() > 3
 
 
-def test_messages_of_others_are_left_out_and_told_once(kafka, tmp_path, history, clock):
-    topic, said = a_topic(kafka), []
+def test_messages_of_others_are_left_out_and_told_once(
+    kafka: LocalKafka, tmp_path: Path, history: Path, clock: StillClock
+) -> None:
+    topic, said = a_topic(kafka), list[str]()
     folder, prober = a_host(tmp_path, "host", 1, clock)
     with committer(folder, EvidenceTopic(topic), clock) as one:
         one.commit()
@@ -338,8 +363,10 @@ def test_messages_of_others_are_left_out_and_told_once(kafka, tmp_path, history,
     assert said == [f"a message of {topic} is left out: it is no part of a probe log"]
 
 
-def test_what_retention_took_before_it_was_read_is_told(kafka, tmp_path, history, clock):
-    topic, said = a_topic(kafka), []
+def test_what_retention_took_before_it_was_read_is_told(
+    kafka: LocalKafka, tmp_path: Path, history: Path, clock: StillClock
+) -> None:
+    topic, said = a_topic(kafka), list[str]()
     folder, prober = a_host(tmp_path, "host", 1, clock)
     with committer(folder, EvidenceTopic(topic), clock) as one:
         one.commit()
@@ -368,8 +395,8 @@ def test_what_retention_took_before_it_was_read_is_told(kafka, tmp_path, history
 
 
 def test_an_append_that_was_half_read_when_the_intake_ended_is_read_by_the_next(
-    kafka, tmp_path, history, clock, monkeypatch
-):
+    kafka: LocalKafka, tmp_path: Path, history: Path, clock: StillClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(messages, "PART_BYTES", 700)
     topic, probers, parts = a_topic(kafka), [], []
     for process, name in ((1, "one"), (2, "other")):
@@ -395,8 +422,10 @@ def test_an_append_that_was_half_read_when_the_intake_ended_is_read_by_the_next(
         assert logged(rows, prober.journal.life.process) == prober.must_be_logged()
 
 
-def test_a_topic_that_has_lost_its_end_is_read_again_and_what_it_lacks_is_told(kafka, tmp_path, history, clock):
-    topic, said = a_topic(kafka), []
+def test_a_topic_that_has_lost_its_end_is_read_again_and_what_it_lacks_is_told(
+    kafka: LocalKafka, tmp_path: Path, history: Path, clock: StillClock
+) -> None:
+    topic, said = a_topic(kafka), list[str]()
     folder, prober = a_host(tmp_path, "host", 1, clock)
     with committer(folder, EvidenceTopic(topic), clock) as one:
         one.commit()
@@ -417,7 +446,9 @@ def test_a_topic_that_has_lost_its_end_is_read_again_and_what_it_lacks_is_told(k
     assert table.last_versions([read]) == {read: 1_000}
 
 
-def test_a_committer_goes_on_in_a_topic_that_somebody_deleted(kafka, tmp_path, history, clock):
+def test_a_committer_goes_on_in_a_topic_that_somebody_deleted(
+    kafka: LocalKafka, tmp_path: Path, history: Path, clock: StillClock
+) -> None:
     topic = a_topic(kafka)
     folder, prober = a_host(tmp_path, "host", 1, clock)
     with committer(folder, EvidenceTopic(topic), clock) as one:
@@ -434,9 +465,11 @@ def test_a_committer_goes_on_in_a_topic_that_somebody_deleted(kafka, tmp_path, h
     assert [row["op"] for row in table_rows(history) if row["f"] == "send"] == [1]
 
 
-def test_a_topic_that_is_made_anew_is_read_from_its_beginning(kafka, tmp_path, history, clock, monkeypatch):
+def test_a_topic_that_is_made_anew_is_read_from_its_beginning(
+    kafka: LocalKafka, tmp_path: Path, history: Path, clock: StillClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(intakes, "CONFIRMED_EVERY", 0.0)
-    topic, said = a_topic(kafka), []
+    topic, said = a_topic(kafka), list[str]()
     folder, prober = a_host(tmp_path, "host", 1, clock)
     intake = Intake(topic, History(str(history)), said.append)
     with committer(folder, EvidenceTopic(topic), clock) as one:
@@ -458,7 +491,7 @@ def test_a_topic_that_is_made_anew_is_read_from_its_beginning(kafka, tmp_path, h
 
 
 @pytest.mark.kafka
-def test_a_cluster_of_evidence_that_wants_tls_and_a_login(tmp_path, history, clock):
+def test_a_cluster_of_evidence_that_wants_tls_and_a_login(tmp_path: Path, history: Path, clock: StillClock) -> None:
     with secured_broker(tmp_path) as broker:
         topic = TopicOf(Connection(broker.bootstrap, broker.security("SCRAM-SHA-512")), "evidence", replication=1)
         folder, prober = a_host(tmp_path, "host", 1, clock)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow as pa
 import pytest
 
@@ -30,14 +32,14 @@ def numbered(first: int, of: pa.Table, app: str, version: int) -> list[tuple[int
     return [(first + n, headers, value) for n, (headers, value) in enumerate(packed(of, app, version))]
 
 
-def test_an_append_comes_back_as_it_was():
+def test_an_append_comes_back_as_it_was() -> None:
     (told,) = [numbered(7, rows(3), "a", 1)]
     (found,) = taken(Assembly(), told)
     assert (found.app, found.version, found.first) == ("a", 1, 7)
     assert found.rows.equals(rows(3)) and found.rows.schema.equals(SLICE_SCHEMA)
 
 
-def test_parts_of_two_hosts_stand_between_each_other(monkeypatch):
+def test_parts_of_two_hosts_stand_between_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(messages, "PART_BYTES", 500)
     one, other = numbered(0, rows(40, 1), "a", 5), numbered(1, rows(40, 2), "b", 9)
     assert min(len(one), len(other)) > 2
@@ -50,7 +52,9 @@ def test_parts_of_two_hosts_stand_between_each_other(monkeypatch):
     assert assembly.first is None
 
 
-def test_what_begins_before_the_topic_does_is_passed_over_and_what_begins_again_begins_anew(monkeypatch):
+def test_what_begins_before_the_topic_does_is_passed_over_and_what_begins_again_begins_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(messages, "PART_BYTES", 500)
     told = numbered(0, rows(40), "a", 1)
     assembly = Assembly()
@@ -60,7 +64,7 @@ def test_what_begins_before_the_topic_does_is_passed_over_and_what_begins_again_
     assert found.rows.equals(rows(40))
 
 
-def test_columns_that_an_earlier_version_did_not_have_are_absent():
+def test_columns_that_an_earlier_version_did_not_have_are_absent() -> None:
     (headers, value) = next(iter(packed(rows(2).drop_columns(["altered", "reached"]), "a", 1)))
     found = Assembly().take(0, headers, bytes(value))
     assert found is not None and found.rows.equals(rows(2))
@@ -79,12 +83,12 @@ def test_columns_that_an_earlier_version_did_not_have_are_absent():
         ([("app", b"a"), ("version", b"1"), ("part", b"0/1"), ("format", b"1")], None, "it cannot be read"),
     ],
 )
-def test_what_is_not_ours_is_told(headers, value, why):
+def test_what_is_not_ours_is_told(headers: Any, value: bytes | None, why: str) -> None:
     with pytest.raises(NotOurs, match=why):
         Assembly().take(0, headers, value)
 
 
-def test_bytes_that_were_cut_anywhere_are_told():
+def test_bytes_that_were_cut_anywhere_are_told() -> None:
     (headers, value) = next(iter(packed(rows(30), "a", 1)))
     whole = bytes(value)
     for cut in range(0, len(whole) - 8, 97):
@@ -92,7 +96,7 @@ def test_bytes_that_were_cut_anywhere_are_told():
             Assembly().take(0, headers, whole[:cut])
 
 
-def test_rows_of_a_later_format_are_not_passed_over():
+def test_rows_of_a_later_format_are_not_passed_over() -> None:
     (headers, value) = next(iter(packed(rows(1), "a", 1)))
     later = [(key, b"2" if key == "format" else told) for key, told in headers]
     with pytest.raises(Newer, match="rows of format 2"):
