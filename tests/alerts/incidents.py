@@ -25,7 +25,8 @@ def incident(id_: str = "00000000000000ab", *, ended: float | None = None, **cha
 
 
 def condition(**changed: Any) -> Incident:
-    return incident(**({"anomaly": "unseen", "kind": "condition", "standing": 1} | changed))
+    given: dict[str, Any] = {"anomaly": "unseen", "kind": "condition", "standing": 1} | changed
+    return incident(**given)
 
 
 class Clock:

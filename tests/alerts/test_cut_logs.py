@@ -363,7 +363,7 @@ def test_a_sign_that_nothing_explains_is_told_however_late_the_checks_are(hook: 
 
 
 def test_what_nobody_could_read_of_a_log_that_was_cut_is_part_of_that(hook: Hook) -> None:
-    here = {"topic": "orders", "partition": 3}
+    here: dict[str, Any] = {"topic": "orders", "partition": 3}
     events = [
         cut(757, at=6.2, counted=8.0),
         told("unseen", (), at=30.0, event_="opened", **here),

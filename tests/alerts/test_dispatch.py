@@ -11,7 +11,7 @@ from datetime import timedelta
 from alerts.dispatch import Dispatcher
 from alerts.event import FindingEvent, recorded
 from alerts.log import LogChannel
-from rules.vocabulary.finding import Finding, to_table
+from rules.vocabulary.finding import Event, Finding, to_table
 from tests.alerts.findings import NOON, event, finding
 
 
@@ -55,7 +55,8 @@ def test_a_repeated_batch_is_delivered_once() -> None:
 def test_an_opening_and_its_end_are_two_events() -> None:
     kept = Kept()
     dispatcher = Dispatcher([kept], lambda name: None)
-    dispatcher.dispatch([event(finding("unseen", event=what, ago=ago)) for what, ago in (("opened", 9), ("closed", 2))])
+    happened: tuple[tuple[Event, float], ...] = (("opened", 9), ("closed", 2))
+    dispatcher.dispatch([event(finding("unseen", event=what, ago=ago)) for what, ago in happened])
     dispatcher.dispatch([event(finding("unseen", event="opened", ago=1))])
     assert [e.event for e in kept.events] == ["opened", "closed", "opened"]
 

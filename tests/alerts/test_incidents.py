@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -22,7 +23,7 @@ AWAY = identity("cluster-unreachable", "c", "", -1, ())
 
 def told(
     anomaly: str, subject: Any = 1, *, at: float = 0.0, event_: str = "raised", counted: float | None = None,
-    topic: str = "orders", partition: int = 3, evidence: dict[str, Any] | None = None, context: Any = None,
+    topic: str = "orders", partition: int = 3, evidence: Mapping[str, Any] | None = None, context: Any = None,
     implied_by: str | None = None, cluster: str = "c",
 ) -> FindingEvent:  # fmt: skip
     """An event that the rules spoke `at` seconds after noon, counted a second later unless told otherwise."""

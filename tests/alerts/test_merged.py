@@ -22,10 +22,12 @@ def measured(seconds: float) -> Levels:
 def merged() -> CollectorRegistry:
     registry = CollectorRegistry()
     levels = {"c": measured(0.1), "d": measured(0.2)}
-    registry.register(
-        Merged([LevelMetrics(lambda own=own: own, lambda c=c: c, brokers=3) for c, own in levels.items()])
-    )
+    registry.register(Merged([of_one(cluster, own) for cluster, own in levels.items()]))
     return registry
+
+
+def of_one(cluster: str, levels: Levels) -> LevelMetrics:
+    return LevelMetrics(lambda: levels, lambda: cluster, brokers=3)
 
 
 def test_each_family_comes_once_with_the_samples_of_all() -> None:

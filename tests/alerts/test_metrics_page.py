@@ -34,7 +34,8 @@ def test_whatever_else_the_page_or_the_readme_names_is_there() -> None:
 
 
 def test_what_is_marked_as_essential_is_what_partitions_have_by_default() -> None:
-    from tests.alerts.test_metrics import SUMMARY, Metrics
+    from alerts.metrics import Metrics
+    from tests.alerts.test_metrics import SUMMARY
 
     metrics = Metrics(build={})
     metrics.partitions([SUMMARY])

@@ -85,7 +85,7 @@ def test_a_condition_pages_once_while_it_lasts_and_a_restart_pages_nobody_again(
         first.deliver([opened])
         eventually(lambda: pager.bodies, "page")
         first.stop()
-        second = Paging(config(url), tmp_path / "told", [].append)
+        second = Paging(config(url), tmp_path / "told", list[str]().append)
         second.begin([opened])
         second.start()
         try:
@@ -178,7 +178,7 @@ def test_each_receiver_has_a_name_of_its_own() -> None:
 
 
 def test_incidents_end_by_the_clock_alone() -> None:
-    running = Paging(AlertsConfig(quiet=60), None, [].append)
+    running = Paging(AlertsConfig(quiet=60), None, list[str]().append)
     running.deliver([now_event("duplicate", 1)])
 
     def standing(after: float) -> list[Incident]:

@@ -56,7 +56,7 @@ def paging(url: str, phone: Sink, folder: Path) -> Paging:
     config = AlertsConfig(
         alertmanager=AlertmanagerConfig(urls=(url,), resend=5.0), webhook=WebhookConfig(urls=(f"{phone.url}/webhook",))
     )
-    made = Paging(config, folder, [].append)
+    made = Paging(config, folder, list[str]().append)
     made.start()
     return made
 

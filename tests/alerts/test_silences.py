@@ -132,7 +132,7 @@ def test_a_reason_in_another_encoding_can_be_shown(tmp_path: Path) -> None:
     ],
 )
 def test_what_would_be_no_bounded_silence_is_refused(changed: dict[str, Any], said: str, tmp_path: Path) -> None:
-    given = {"cluster": "c", "topic": "", "until": NOON + HOUR, "because": "x", "by": "me", "now": NOON}
+    given: dict[str, Any] = {"cluster": "c", "topic": "", "until": NOON + HOUR, "because": "x", "by": "me", "now": NOON}
     with pytest.raises(SilenceRefused, match=said):
         FolderSilences(tmp_path / "silences.json").add(**(given | changed))
     assert not (tmp_path / "silences.json").exists()

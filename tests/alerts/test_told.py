@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -392,7 +392,7 @@ def test_an_offset_that_was_set_from_outside_is_one_page(hook: Hook) -> None:
 def test_offsets_of_many_groups_that_were_set_at_once_are_one_page() -> None:
     """What is told first of one of them needs not be told of all: an offset that was set to where somebody had once
     committed, or to the beginning, has another name."""
-    by_name = {
+    by_name: dict[str, Callable[[str, int], dict[str, Any]]] = {
         "foreign-commit": lambda g, n: {"group": g, "before": n, "told": n - 50},
         "spurious-zero-offset": lambda g, n: {"group": g, "known": n, "process": "7"},
         "offset-regression": lambda g, n: {"group": g, "before": n - 9, "after": n - 50},

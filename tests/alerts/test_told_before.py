@@ -79,7 +79,7 @@ def test_who_was_told_by_an_earlier_version_is_told_the_end_once(tmp_path: Path,
     with sink() as hook:
         config = AlertsConfig(quiet=quiet, webhook=WebhookConfig(urls=(hook.url,)))
         for _ in range(2):  # a restart tells nobody again
-            running = Paging(config, tmp_path, [].append, clock)
+            running = Paging(config, tmp_path, list[str]().append, clock)
             running.begin([OPENED, CLOSED, CUT, SIGN])
             running.start()
             eventually(lambda: len(hook.bodies) >= 2, "ends")
