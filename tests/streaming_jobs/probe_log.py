@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from deltalake import write_deltalake
 
 from rules.vocabulary.slices import SLICE_SCHEMA, Slice, to_table
+from streaming_jobs.location import TableLocation
 from tests.rules.histories import History
 
 
-def commit(path: Path, rows: Sequence[Slice] | pa.Table) -> None:
+def commit(path: TableLocation, rows: Sequence[Slice] | pa.Table) -> None:
     """One commit of these rows."""
     table = rows if isinstance(rows, pa.Table) else to_table(rows)
     write_deltalake(str(path), table, mode="append", partition_by=["date"])

@@ -13,6 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from rules.audit.digests import BLOCK
+from rules.audit.explain import explain
 from rules.audit.readings import Readings
 from rules.kept.state import UnknownFormat
 from rules.vocabulary.finding import FACT_SCHEMA, Finding
@@ -26,6 +27,7 @@ from streaming_jobs.verdicts import recheck
 from streaming_jobs.verdicts.checks import OUTPUT_SCHEMA
 from streaming_jobs.verdicts.recheck import AT_ONCE, TOGETHER, Asked, Part, Rechecks, shares, unanswered
 from streaming_jobs.verdicts.sink import Batch, Sink
+from tests.known import a_folder
 from tests.rules.histories import History, number
 from tests.rules.test_across_partitions import indefinite_and_torn
 from tests.rules.test_audit import audited, logged
@@ -67,14 +69,14 @@ def test_a_torn_transaction_is_found_once_in_batches_run_again_and_rebuilt(
     tables = ("findings", "transactions", "across")
     before = {name: read_table(config.tables_path, name) for name in tables}
 
-    last = max((config.checkpoint_path / "commits").glob("[0-9]*"), key=lambda p: int(p.name))
+    last = max((a_folder(config.checkpoint_path) / "commits").glob("[0-9]*"), key=lambda p: int(p.name))
     last.unlink()  # as if killed before Spark's commit
     (last.parent / f".{last.name}.crc").unlink(missing_ok=True)
     told, _ = run(spark, config)
     assert [(b.number, b.replayed) for b in told.batches] == [(int(last.name), True)]
     assert {name: read_table(config.tables_path, name) for name in tables} == before
 
-    shutil.rmtree(config.checkpoint_path)
+    shutil.rmtree(a_folder(config.checkpoint_path))
     told, _ = run(spark, config)
     assert sum(b.findings.num_rows for b in told.batches) == 0
     assert read_table(config.tables_path, "findings") == before["findings"]
@@ -110,7 +112,7 @@ def test_a_batch_that_is_run_again_begins_with_the_state_before_it(tmp_path: Pat
     half = tmp_path / "half"
     one = Sink(half, "job:q")
     one.accept(0, facts("visible", 0))
-    one._resolution.keep = lambda number, always=False: None  # type: ignore[method-assign]
+    one._resolution.keep = lambda number, *, always=False: None  # type: ignore[method-assign]
     one.accept(1, facts("absent", 1))
     Sink(half, "job:q").accept(1, facts("absent", 1))
     assert read_table(half, "findings")["id"].to_pylist() == before["findings"]["id"].to_pylist()
@@ -148,7 +150,7 @@ def test_a_log_that_changed_behind_its_readers_is_explained_once(spark: SparkSes
     assert {(r["start"], r["end"]) for r in asked} == {(BLOCK, 2 * BLOCK)}
     assert unanswered(read_table(config.tables_path, "rechecks")) == []
     # A rebuild asks nothing that was asked, and finds nothing that was found.
-    shutil.rmtree(config.checkpoint_path)
+    shutil.rmtree(a_folder(config.checkpoint_path))
     run(spark, config)
     assert read_table(config.tables_path, "rechecks").num_rows == len(asked)
     assert len(violations(config)) == len(set(violations(config)))
@@ -231,7 +233,6 @@ def test_a_wide_question_lets_others_have_their_turns(tmp_path: Path, monkeypatc
     history, tables = tmp_path / "history", tmp_path / "tables"
     commit(history, audited(log, {o: v for o, v in log.items() if o not in gone}).rows)
     told: list[tuple[int, int]] = []
-    explain = recheck.explain
 
     def noted(readings: Readings, place: Place, start: int, end: int, **more: bool) -> list[Finding] | None:
         told.append((start, end))

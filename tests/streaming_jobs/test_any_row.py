@@ -165,17 +165,16 @@ def test_the_highest_ids_make_no_rule_raise(operations: list[random_histories.Op
     history = random_histories.build(operations)
     history.mark(20.0)
     top = {number(name): 2**63 - 1 - i for i, name in enumerate("wvtursqo")}
-    rows = [
-        replace(
-            row, process=top.get(row.process, row.process),
-            **{
-                name: [run._replace(writer=top.get(run.writer, run.writer)) for run in getattr(row, name)]
-                for name in ("sent", "polled", "sources", "irregular")
-            },
-            marks=[mark._replace(process=top.get(mark.process, mark.process)) for mark in row.marks],
-        )
-        for row in history.rows
-    ]  # fmt: skip
+
+    def high(row: Slice) -> Slice:
+        named: dict[str, Any] = {
+            name: [run._replace(writer=top.get(run.writer, run.writer)) for run in getattr(row, name)]
+            for name in ("sent", "polled", "sources", "irregular")
+        }
+        marks = [mark._replace(process=top.get(mark.process, mark.process)) for mark in row.marks]
+        return replace(row, process=top.get(row.process, row.process), marks=marks, **named)
+
+    rows = [high(row) for row in history.rows]
     check([rows, rows[:1]])
 
 

@@ -15,6 +15,7 @@ from streaming_jobs.config import JobConfig
 from streaming_jobs.tables import cap
 from streaming_jobs.tables.cap import Held, cut
 from streaming_jobs.tables.upkeep import Upkeep
+from tests.known import a_folder
 from tests.streaming_jobs.probe_log import commit, duplicates, loose
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -52,7 +53,7 @@ def hourly(config: JobConfig, hours: int) -> None:
 
 
 def sizes(config: JobConfig) -> list[int]:
-    return [file.size for file in sorted(cap.held(config.history_path), key=lambda file: file.last)]
+    return [file.size for file in sorted(cap.held(a_folder(config.history_path)), key=lambda file: file.last)]
 
 
 def under(tmp_path: Path, most: float, *, other: int) -> JobConfig:
@@ -79,7 +80,7 @@ def test_above_it_the_oldest_rows_go_and_it_is_said_and_their_files_go_an_hour_l
     config = under(tmp_path, 1, other=other)
     hourly(config, 30)
     before, whole = sizes(config), rows(config)
-    taken = cap.taken([tmp_path], config.history_path, cap.held(config.history_path)).total
+    taken = cap.taken([tmp_path], a_folder(config.history_path), cap.held(a_folder(config.history_path))).total
     config = JobConfig.model_validate(config.model_dump() | {"upkeep": {"max_gb": taken / 0.95 / 1e9}})
     upkeep = Upkeep(config)
     told = [line for line in upkeep.run(NOW) if "max_gb" in line]
@@ -94,13 +95,15 @@ def test_above_it_the_oldest_rows_go_and_it_is_said_and_their_files_go_an_hour_l
     assert not any("max_gb" in line for line in upkeep.run(NOW)), "what is about to be deleted is not counted"
 
     def files() -> int:
-        return sum(name.endswith(".parquet") for _, _, names in os.walk(config.history_path) for name in names)
+        return sum(
+            name.endswith(".parquet") for _, _, names in os.walk(a_folder(config.history_path)) for name in names
+        )
 
     assert files() == 30
     (tmp_path / "logs" / "more.log").write_bytes(b"x" * int(taken * 0.06))
     list(upkeep.run(NOW))
     assert files() == 30, "somebody may still read them"
-    _age(config.history_path, timedelta(hours=2))
+    _age(a_folder(config.history_path), timedelta(hours=2))
     list(upkeep.run(NOW))
     assert files() == 30 - gone
 

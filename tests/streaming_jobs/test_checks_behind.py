@@ -34,7 +34,7 @@ class Job:
 
 
 def events(findings: list[Finding]) -> list[tuple[str, object]]:
-    return [(f.event, *f.evidence.values()) for f in findings]  # type: ignore[misc]
+    return [(f.event, *f.evidence.values()) for f in findings]
 
 
 def job(open_since: datetime | None = None) -> Job:

@@ -61,7 +61,8 @@ def drivers(cluster: Standalone) -> list[psutil.Process]:
 def _words(process: psutil.Process) -> list[str]:
     """How it was started, nothing of one that has ended meanwhile."""
     try:
-        return process.cmdline()
+        words: list[str] = process.cmdline()
+        return words
     except psutil.NoSuchProcess:  # a zombie is one, too
         return []
 

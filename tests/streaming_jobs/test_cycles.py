@@ -20,6 +20,7 @@ from streaming_jobs.cycles.search import CycleJob, Searched
 from streaming_jobs.cycles.windows import complete_through
 from streaming_jobs.tables.delta_tables import read_table
 from streaming_jobs.tables.findings import current_findings
+from tests.known import a_folder
 from tests.rules.histories import History
 from tests.streaming_jobs.probe_log import commit
 
@@ -61,11 +62,12 @@ def short(config: JobConfig) -> JobConfig:
 
 @pytest.fixture
 def probe_log(short: JobConfig) -> ProbeLog:
-    return ProbeLog(short.history_path)
+    return ProbeLog(a_folder(short.history_path))
 
 
 def found(config: JobConfig) -> list[dict[str, Any]]:
-    return read_table(config.tables_path, "findings").to_pylist()
+    rows: list[dict[str, Any]] = read_table(config.tables_path, "findings").to_pylist()
+    return rows
 
 
 def told(searched: Sequence[Searched]) -> list[str]:
@@ -230,7 +232,7 @@ def test_write_write_edges_are_counted_where_asked_for(short: JobConfig, probe_l
     probe_log.commit()
     assert told(CycleJob(short, clock=lambda: NOW).run()) == []
     asked = JobConfig.model_validate(short.model_dump() | {"cycles": short.cycles.model_dump() | {"ww": True}})
-    (short.tables_path / "cycle_search").rename(short.root / "aside")
+    (a_folder(short.tables_path) / "cycle_search").rename(short.root / "aside")
     assert told(CycleJob(asked, clock=lambda: NOW).run()) == ["G0"]
     [row] = found(asked)
     assert row["severity"] == "allowed"

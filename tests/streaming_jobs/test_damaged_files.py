@@ -20,6 +20,7 @@ from streaming_jobs.integrity_job import IntegrityJob, Listeners
 from streaming_jobs.rebuild.rebuild import Rebuild
 from streaming_jobs.tables.delta_tables import read_table
 from streaming_jobs.tables.findings import current_findings
+from tests.known import a_folder
 from tests.streaming_jobs.checking import check_all
 from tests.streaming_jobs.probe_log import commit, duplicates
 from tests.streaming_jobs.test_job import Told, expected, until, written
@@ -53,9 +54,9 @@ on_spark = pytest.mark.parametrize("hurt", [rots, is_deleted], ids=lambda hurt: 
 
 def committed(config: JobConfig, rows: list[Slice]) -> Path:
     """The file of one more commit."""
-    before = set(config.history_path.rglob("*.parquet"))
+    before = set(a_folder(config.history_path).rglob("*.parquet"))
     commit(config.history_path, rows)
-    (file,) = set(config.history_path.rglob("*.parquet")) - before
+    (file,) = set(a_folder(config.history_path).rglob("*.parquet")) - before
     return file
 
 
@@ -132,7 +133,7 @@ def test_a_rebuild_goes_on_without_it(spark: SparkSession, config: JobConfig, hu
     check_all(config, spark)
     assert duplicates_told(config) == expected(parts[:3])
     hurt(file)
-    for one in config.checkpoint_path.rglob("*"):
+    for one in a_folder(config.checkpoint_path).rglob("*"):
         if one.is_file():
             one.unlink()
     commit(config.history_path, parts[3])
@@ -145,10 +146,10 @@ def test_a_rebuild_goes_on_without_it(spark: SparkSession, config: JobConfig, hu
 def test_a_log_that_is_not_tended_here_is_left_as_it_is(tmp_path: Path, hurt: Hurt) -> None:
     config = JobConfig.model_validate({"root": tmp_path, "upkeep": {"enabled": False}})
     hurt(file := committed(config, duplicates(1)[0]))
-    files = sorted(config.history_path.rglob("*"))
+    files = sorted(a_folder(config.history_path).rglob("*"))
     with pytest.raises(JobError, match=file.name):
         Rebuild(config).run("its checkpoint is gone")
-    assert sorted(config.history_path.rglob("*")) == files
+    assert sorted(a_folder(config.history_path).rglob("*")) == files
 
 
 def test_a_file_that_cannot_be_read_now_is_none_that_is_damaged(

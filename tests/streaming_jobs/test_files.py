@@ -25,6 +25,7 @@ from streaming_jobs.history.validation import CHECKED_SCHEMA
 from streaming_jobs.integrity_job import Batch, Listeners
 from streaming_jobs.tables.delta_tables import read_table
 from tests.bench.histories import Plan, partition_rows
+from tests.known import a_folder
 from tests.streaming_jobs.checking import check_all
 from tests.streaming_jobs.probe_log import commit, duplicates
 
@@ -71,7 +72,7 @@ def test_tasks_read_parts_of_a_file_and_the_job_all_of_it(spark: SparkSession, t
     history = partition_rows(Plan("bulk", 64_000_000, partitions=1), 0)
     properties = WriterProperties(max_row_group_size=10_000, write_batch_size=10_000, compression="UNCOMPRESSED")
     write_deltalake(str(config.history_path), history, partition_by=["date"], writer_properties=properties)
-    (file,) = config.history_path.rglob("*.parquet")
+    (file,) = a_folder(config.history_path).rglob("*.parquet")
     assert len(split(added(commit_text(config, 0)), config.history_path)) > 1, file.stat().st_size
     done: list[Batch] = []
     check_all(config, spark, Listeners([done.append]))
@@ -110,7 +111,7 @@ def test_a_table_with_deletion_vectors_is_read_through_spark(
     commit(config.history_path, parts[0])
     if before:
         check_all(config, spark)
-    path = config.history_path.absolute()
+    path = a_folder(config.history_path).absolute()
     spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('delta.enableDeletionVectors' = true)")
     assert not is_plain(path)
     for part in parts[1:]:

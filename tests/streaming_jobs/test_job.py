@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, cast
 
 import pyarrow as pa
@@ -25,6 +26,7 @@ from streaming_jobs.integrity_job import Batch, BatchProgress, IntegrityJob, Lis
 from streaming_jobs.log_watch import patience
 from streaming_jobs.tables.delta_tables import read_table
 from streaming_jobs.tables.findings import current_findings
+from tests.known import a_folder
 from tests.rules.histories import History
 from tests.streaming_jobs.checking import check_all
 from tests.streaming_jobs.checks import instead
@@ -46,11 +48,21 @@ class Told:
         return Listeners([self.batches.append], [self.progress.append], [self.failures.append])
 
 
-def until(met: Callable[[], bool], seconds: float = 400.0) -> None:
+def until(met: Callable[[], bool], seconds: float = 400.0, *, doing: Callable[[], None] = lambda: None) -> None:
+    """`doing` comes before each look."""
+
+    def now_met() -> bool:
+        doing()
+        return met()
+
     deadline = time.monotonic() + seconds
-    while not met():
+    while not now_met():
         assert time.monotonic() < deadline, "waited in vain"
         time.sleep(0.02)
+
+
+def has_told(told: Told, batches: int) -> bool:
+    return len(told.batches) == batches
 
 
 def expected(parts: list[Any]) -> set[str]:
@@ -81,7 +93,7 @@ class EndsMeanwhile:
 def test_a_query_that_is_stopped_while_it_is_looked_at_has_not_failed(spark: SparkSession, config: JobConfig) -> None:
     told = Told()
     job = IntegrityJob(config, spark, told.listeners)
-    job._query = EndsMeanwhile(job)
+    job._query = EndsMeanwhile(job)  # type: ignore[assignment]  # a query as far as it is asked
     job._tick()
     assert job.failure is None
     assert job.wait(0)
@@ -127,12 +139,12 @@ def test_every_batch_that_ended_between_two_looks_is_told(
     job = IntegrityJob(config, spark, told.listeners)
     job.start()
     for number, part in enumerate(parts[1:], start=1):
-        until(lambda number=number: len(told.batches) == number)
+        until(partial(has_told, told, number))
         commit(config.history_path, part)
     until(lambda: len(told.batches) == len(parts))
     assert not told.progress
     # Spark tells of a batch after its findings are written.
-    until(lambda: job._tell_progress() or len(told.progress) == len(parts))
+    until(lambda: len(told.progress) == len(parts), doing=job._tell_progress)
     job.stop()
     assert [p.batch for p in told.progress] == [b.number for b in told.batches]
 
@@ -142,7 +154,7 @@ def test_a_batch_that_is_run_again_after_its_writes_changes_no_table(spark: Spar
         commit(config.history_path, part)
     check_all(config, spark)
     before = {n: read_table(config.tables_path, n) for n in ("findings", "partition_state", "readers", "rejected")}
-    last = max((config.checkpoint_path / "commits").glob("[0-9]*"), key=lambda p: int(p.name))
+    last = max((a_folder(config.checkpoint_path) / "commits").glob("[0-9]*"), key=lambda p: int(p.name))
     last.unlink()  # as if killed before Spark's commit
     (last.parent / f".{last.name}.crc").unlink(missing_ok=True)
     told = Told()
@@ -345,7 +357,7 @@ def test_rows_that_wait_for_a_late_batch_are_no_silence_of_the_log(
     job = IntegrityJob(rare, spark, told.listeners, clock=lambda: datetime.now(UTC) + late)
     job.start()
     until(lambda: len(told.batches) == 1)
-    until(lambda: job._tell_progress() or bool(told.progress))
+    until(lambda: bool(told.progress), doing=job._tell_progress)
     assert job.busy_for() == 0
     commit(config.history_path, parts[1])
     late = timedelta(seconds=31)

@@ -17,6 +17,7 @@ from rules.vocabulary.objectives import Objectives
 from rules.vocabulary.slices import to_table
 from streaming_jobs.config import JobConfig
 from streaming_jobs.tables.delta_tables import read_table
+from tests.known import a_folder
 from tests.streaming_jobs.conftest import CHECKOUT
 from tests.streaming_jobs.probe_log import commit, duplicates
 from tests.streaming_jobs.victim import config as victim_config
@@ -64,7 +65,7 @@ def _kill_when(config: JobConfig, ready: Callable[[], bool]) -> None:
 def _versions(config: JobConfig, table: str) -> int:
     """Of a young table: -1 where there is none. Read from the folder, since to open the table hundreds of times a
     second takes a core from who is to be killed."""
-    log = config.tables_path / table / "_delta_log"
+    log = a_folder(config.tables_path) / table / "_delta_log"
     return max((int(commit.stem) for commit in log.glob("*.json")), default=-1)
 
 
@@ -75,7 +76,8 @@ def test_killed_at_any_moment_it_loses_no_finding_and_writes_none_twice(tmp_path
     parts = duplicates(COMMITS)
     for part in parts:
         commit(config.history_path, part)
-    offsets, commits = config.checkpoint_path / "offsets", config.checkpoint_path / "commits"
+    checkpoint = a_folder(config.checkpoint_path)
+    offsets, commits = checkpoint / "offsets", checkpoint / "commits"
 
     # Planned, and nothing of it done.
     _kill_when(config, (offsets / "0").exists)

@@ -111,7 +111,7 @@ def test_what_is_given_up_need_not_be_waited_for(tables: TableUrl) -> None:
 def test_of_many_who_try_at_once_one_has_it(tables: TableUrl) -> None:
     leases = [Lease(tables, Clock(0.0)) for _ in range(6)]
     taken: list[bool] = []
-    threads = [Thread(target=lambda one=one: taken.append(one.take())) for one in leases]  # type: ignore[misc]
+    threads = [Thread(target=lambda one=one: taken.append(one.take())) for one in leases]
     for thread in threads:
         thread.start()
     for thread in threads:

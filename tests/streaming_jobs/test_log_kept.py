@@ -13,7 +13,6 @@ from deltalake import DeltaTable
 from probes.log.commits.history import History, TableProperties
 from rules.vocabulary.slices import to_table
 from streaming_jobs.config import JobConfig
-from streaming_jobs.rebuild import rebuild
 from streaming_jobs.rebuild.rebuild import Rebuild
 from streaming_jobs.tables import log_kept
 from streaming_jobs.tables.delta_tables import open_table
@@ -73,7 +72,7 @@ def test_a_log_that_is_kept_for_longer_is_left_as_it_is(tmp_path: Path) -> None:
 def test_a_rebuild_of_many_rows_keeps_the_log_and_upkeep_lets_go(
     log: History, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, many: int
 ) -> None:
-    monkeypatch.setattr(rebuild.log_kept, "MANY", many)
+    monkeypatch.setattr(log_kept, "MANY", many)
     config = JobConfig(root=tmp_path)
     assert config.history_path == Path(log.uri)
     Rebuild(config).run("it is tried")

@@ -113,8 +113,12 @@ def test_a_store_is_not_asked_for_the_next_commit_all_the_time(log: History, mon
     os.environ["AWS_ENDPOINT_URL"] = os.environ["DIRECT"]
     reader = ProbeLogReader({"path": log.uri, "version": "2", "files": "9", "bytes": "9"})
     asked: list[str] = []
-    monkeypatch.setattr(TableUrl, "read_text", lambda place, patient: asked.append(place.name) or (_ for _ in ()).throw(
-        FileNotFoundError(place.name)))  # fmt: skip
+
+    def absent(place: TableUrl, patient: bool) -> str:
+        asked.append(place.name)
+        raise FileNotFoundError(place.name)
+
+    monkeypatch.setattr(TableUrl, "read_text", absent)
     for _ in range(20):
         assert reader.latestOffset({"version": 2, "file": 0}, reader.getDefaultReadLimit()) == {"version": 2, "file": 0}
     assert len(asked) == 1

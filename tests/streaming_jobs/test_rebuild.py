@@ -29,6 +29,7 @@ from streaming_jobs.rebuild.rebuild import Rebuild, reason_to_rebuild
 from streaming_jobs.tables.delta_tables import read_table
 from streaming_jobs.tables.findings import current_findings
 from streaming_jobs.verdicts.checks import Check
+from tests.known import a_folder
 from tests.rules.histories import History
 from tests.streaming_jobs.checking import check_all
 from tests.streaming_jobs.checks import instead
@@ -120,7 +121,7 @@ def test_a_deleted_checkpoint_on_a_compacted_table(
     before = read_table(config.tables_path, "findings")
     assert violations(config)
     DeltaTable(str(config.history_path)).optimize.compact()
-    shutil.rmtree(config.checkpoint_path)
+    shutil.rmtree(a_folder(config.checkpoint_path))
 
     told, lines = run(spark, config)
     assert any("because its checkpoint is gone" in line for line in lines)
@@ -156,8 +157,8 @@ def test_without_its_findings_either_it_finds_them_again(spark: SparkSession, co
     run(spark, config)
     before = violations(config)
     assert before
-    shutil.rmtree(config.checkpoint_path)
-    shutil.rmtree(config.tables_path / "findings")
+    shutil.rmtree(a_folder(config.checkpoint_path))
+    shutil.rmtree(a_folder(config.tables_path) / "findings")
     run(spark, config)
     assert violations(config) == before
     commit(config.history_path, parts[3])
@@ -225,7 +226,7 @@ def _forget(config: JobConfig, below: int) -> None:
     table.create_checkpoint()
     table.vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
     for version in range(below):
-        (config.history_path / "_delta_log" / f"{version:020d}.json").unlink()
+        (a_folder(config.history_path) / "_delta_log" / f"{version:020d}.json").unlink()
 
 
 def test_a_commit_that_is_gone_opens_a_gap_until_the_state_is_rebuilt(
@@ -298,7 +299,7 @@ def test_rows_beyond_retention_are_gone_and_make_nothing_lost(spark: SparkSessio
     table = DeltaTable(str(config.history_path))
     table.delete(f"date < '{midnight.date().isoformat()}'")
     _forget(config, below=table.version() + 1)
-    shutil.rmtree(config.checkpoint_path)
+    shutil.rmtree(a_folder(config.checkpoint_path))
 
     _, lines = run(spark, config)
     assert any("have been aged out" in line for line in lines)
@@ -343,11 +344,11 @@ def test_a_checkpoint_of_another_layout_is_rebuilt(
     assert reason_to_rebuild(config) is None
     others = (None, "2", json.dumps({"layout": LAYOUT - 1, "place": str(config.checkpoint_path)}), "{")
     for layout in others:  # from here on, whichever of them it was is all the same
-        _laid_out_otherwise(config.checkpoint_path, layout)
+        _laid_out_otherwise(a_folder(config.checkpoint_path), layout)
         reason = reason_to_rebuild(config)
         assert reason is not None and "laid out by another version" in reason
     # What Spark would say of it is not asked: the old one is of no more use.
-    for file in (config.checkpoint_path / "state").rglob("_metadata/*/*"):
+    for file in (a_folder(config.checkpoint_path) / "state").rglob("_metadata/*/*"):
         if file.is_file():
             file.write_text("nothing that Spark could read")
 
@@ -403,7 +404,7 @@ def test_a_rebuilt_checkpoint_that_served_no_batch_says_how_it_is_laid_out(
         commit(config.history_path, part)
     Rebuild(config).run("its checkpoint is gone")
     assert reason_to_rebuild(config) is None
-    _laid_out_otherwise(config.checkpoint_path, str(LAYOUT + 1))
+    _laid_out_otherwise(a_folder(config.checkpoint_path), str(LAYOUT + 1))
     reason = reason_to_rebuild(config)
     assert reason is not None and "another version" in reason
 
@@ -419,7 +420,7 @@ def test_what_another_version_prepared_is_not_put_into_its_place(
         commit(config.history_path, part)
     run(spark, config)
     first = violations(config)
-    shutil.rmtree(config.checkpoint_path)
+    shutil.rmtree(a_folder(config.checkpoint_path))
 
     def dies(space: Workspace) -> None:
         raise KeyboardInterrupt
@@ -446,7 +447,7 @@ def test_handed_over_partitions_of_one_part_go_on_each_with_its_own(spark: Spark
     for part in parts[:2]:
         commit(config.history_path, part)
     run(spark, config)
-    shutil.rmtree(config.checkpoint_path)
+    shutil.rmtree(a_folder(config.checkpoint_path))
     Rebuild(config).run("its checkpoint is gone")
     # Of each part, only one partition has rows in the batch that takes the state over.
     commit(config.history_path, [row for row in parts[2] if row.partition in (1, PER_PART)])

@@ -20,6 +20,7 @@ from streaming_jobs.rebuild.rebuild import Rebuild
 from streaming_jobs.tables.delta_tables import read_table
 from streaming_jobs.tables.findings import current_findings
 from streaming_jobs.verdicts.sink import Sink
+from tests.known import a_folder
 from tests.rules.test_held import LOST, W, history
 from tests.streaming_jobs.probe_log import commit
 
@@ -34,7 +35,7 @@ def rebuilt(config: JobConfig) -> list[list[str]]:
 
 
 def checked(config: JobConfig) -> list[list[str]]:
-    found = probe_log.judge(config.history_path, Objectives(), cycles=False).findings
+    found = probe_log.judge(a_folder(config.history_path), Objectives(), cycles=False).findings
     return [[str(part) for part in one.subject] for one in found if one.anomaly == "lost-write"]
 
 

@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 from streaming_jobs.config import JobConfig
 from streaming_jobs.history.handover import Workspace, handover
 from streaming_jobs.tables.delta_tables import read_table, version_of
+from tests.known import a_folder
 from tests.streaming_jobs.conftest import CHECKOUT
 from tests.streaming_jobs.probe_log import commit
 from tests.streaming_jobs.rebuild_victim import config as victim_config
@@ -60,7 +61,7 @@ def test_killed_at_any_moment_a_rebuild_goes_on(spark: SparkSession, tmp_path: P
     for part in parts[3:11]:  # news for the rebuild
         commit(config.history_path, part)
     DeltaTable(str(config.history_path)).optimize.compact()
-    shutil.rmtree(config.checkpoint_path)
+    shutil.rmtree(a_folder(config.checkpoint_path))
     space = Workspace(config.checkpoint_path)
     before = version_of(config.tables_path, "findings")
 

@@ -103,11 +103,11 @@ def test_what_else_is_to_happen_as_python_starts_happens(there: bool, tmp_path: 
 def test_workers_are_begun_once_for_each_session(spark: SparkSession) -> None:
     warming._warmed.discard(spark.sparkContext)
     status = spark.sparkContext.statusTracker()
-    before = set(status.getJobIdsForGroup())  # type: ignore[arg-type]
+    before = set(status.getJobIdsForGroup())
     warm(spark)
-    begun = set(status.getJobIdsForGroup()) - before  # type: ignore[arg-type]
+    begun = set(status.getJobIdsForGroup()) - before
     warm(spark)
-    assert len(begun) == 1 and set(status.getJobIdsForGroup()) - before == begun  # type: ignore[arg-type]
+    assert len(begun) == 1 and set(status.getJobIdsForGroup()) - before == begun
 
 
 def _first_of(_: pa.Table) -> pa.Table:

@@ -23,6 +23,7 @@ import monitor.submit
 from rules.vocabulary.slices import Slice
 from streaming_jobs.config import JobConfig
 from streaming_jobs.tables.delta_tables import read_table
+from tests.known import a_folder
 from tests.streaming_jobs.checking import check_all
 from tests.streaming_jobs.conftest import CHECKOUT
 from tests.streaming_jobs.probe_log import commit, duplicates
@@ -132,7 +133,7 @@ def reached(config: JobConfig, parts: Sequence[list[Slice]]) -> Callable[[], boo
 def on_one_machine(spark: SparkSession, config: JobConfig, parts: Sequence[list[Slice]], root: Path) -> list[Any]:
     """What a local Spark finds in the same log."""
     alone = JobConfig.model_validate({"root": root, "history_wait": 0, "upkeep": {"enabled": False}})
-    shutil.copytree(config.history_path, alone.history_path)
+    shutil.copytree(a_folder(config.history_path), a_folder(alone.history_path))
     check_all(alone, spark)
     return told(alone)
 
@@ -190,7 +191,9 @@ def test_a_sites_own_spark_submit_is_the_driver(cluster: Standalone, python: Pat
     conf = CONF | {"spark.pyspark.python": str(python), "spark.pyspark.driver.python": sys.executable}
     given = [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]
     jvm = ["--driver-memory", "1g"]
-    command = [HOME / "bin" / "spark-submit", "--master", cluster.url, *jvm, *given, monitor.submit.__file__]
+    command: list[str | Path] = [
+        HOME / "bin" / "spark-submit", "--master", cluster.url, *jvm, *given, monitor.submit.__file__,
+    ]  # fmt: skip
     driver = Driver([*command, "monitor", "--config", file], tmp_path / "driver", SPARK_LOCAL_IP="127.0.0.1")
     try:
         driver.until(reached(config, parts[:1]))

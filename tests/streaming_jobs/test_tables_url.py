@@ -203,7 +203,7 @@ def test_two_who_write_at_once_lose_nothing_of_each_other(tables: TableUrl) -> N
 
 
 def test_the_default_of_the_probe_log_is_beside_the_tables(tables: TableUrl) -> None:
-    config = JobConfig(tables=str(tables))  # type: ignore[arg-type]
+    config = JobConfig(tables=str(tables))
     assert (config.tables_path, config.history_path) == (tables, tables / "history")
     assert current_findings(tables).num_rows == 0 and version_of(tables, "findings") == -1
     with pytest.raises(ValueError, match="max_gb needs a local probe log"):

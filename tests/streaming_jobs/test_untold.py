@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pytest
 
-from rules.vocabulary.finding import FINDING_SCHEMA, Finding
+from rules.vocabulary.finding import FINDING_SCHEMA, Event, Finding
 from rules.vocabulary.finding import to_table as findings_table
 from streaming_jobs.tables.findings import current
 from streaming_jobs.tables.schemas import FINDINGS, SPECS
@@ -19,7 +19,7 @@ REACHED = 100
 Outcome = tuple[list[tuple[str, int]], str]
 
 
-def event(event: str, at: int, *, anomaly: str = "unseen", partition: int = 0, subject: Any = ()) -> Finding:
+def event(event: Event, at: int, *, anomaly: str = "unseen", partition: int = 0, subject: Any = ()) -> Finding:
     topic_id, topic = ("t", "topic") if partition >= 0 else ("", "")
     return Finding(
         anomaly=anomaly, cluster="c", topic_id=topic_id, topic=topic, partition=partition, subject=subject,
@@ -65,9 +65,11 @@ def outcome(
     return list(zip(rows["event"].to_pylist(), at, strict=True)), states[0] if states else "none"
 
 
-OPEN, END = "opened", "closed"
+OPEN: Final = "opened"
+END: Final = "closed"
+Moments = list[tuple[Event, int]]
 
-CASES: dict[str, tuple[list[tuple[str, int]], list[tuple[str, int]], list[tuple[str, int]], str]] = {
+CASES: dict[str, tuple[Moments, Moments, Moments, str]] = {
     # name: what the table tells, what the rebuild finds, what is added, how it ends
     "the same again": ([(OPEN, 10), (END, 20)], [(OPEN, 11), (END, 19)], [], "closed"),
     "cut in other ways, it was not seen": ([(OPEN, 10), (END, 20)], [], [], "closed"),
@@ -125,7 +127,8 @@ def test_what_many_partitions_see_ends_as_it_was_rebuilt(anomaly: str, name: str
 def test_what_many_partitions_see_was_judged_as_far_as_the_furthest_of_them() -> None:
     reached = {PLACE: REACHED, ("c", "t", 1): 140, ("other", "t", 0): 900}
     untold = Untold(told(), reached)
-    again = table(*(event(what, at, **SHARED) for what, at in ((OPEN, 130), (END, 135), (OPEN, 150), (END, 160))))
+    moments: Moments = [(OPEN, 130), (END, 135), (OPEN, 150), (END, 160)]
+    again = table(*(event(what, at, **SHARED) for what, at in moments))
     assert untold.findings(again)["at"].cast(pa.int64()).to_pylist() == [150, 160]
 
 

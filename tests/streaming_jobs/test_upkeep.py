@@ -22,13 +22,15 @@ from streaming_jobs.integrity_job import IntegrityJob
 from streaming_jobs.tables import data_file
 from streaming_jobs.tables.delta_tables import open_table
 from streaming_jobs.tables.upkeep import Step, Survey, Upkeep, plan
+from tests.known import a_folder
 from tests.streaming_jobs.probe_log import commit, duplicates
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
 
 def survey(name: str, **more: Any) -> Survey:
-    return Survey(**{"name": name, "small_files": 0, "log_files": 10, "oldest": None, "vacuumed": NOW} | more)
+    given: dict[str, Any] = {"name": name, "small_files": 0, "log_files": 10, "oldest": None, "vacuumed": NOW}
+    return Survey(**(given | more))
 
 
 def test_a_tidy_table_is_left_alone() -> None:
@@ -132,7 +134,7 @@ def test_a_failure_is_told_and_left_for_the_next_time(tmp_path: Path) -> None:
     config = JobConfig.model_validate({"root": tmp_path, "upkeep": {"small_files": 2, "history_days": 3650}})
     for part in duplicates(3):
         commit(config.history_path, part)
-    for file in config.history_path.glob("date=*/*.parquet"):
+    for file in a_folder(config.history_path).glob("date=*/*.parquet"):
         file.unlink()
     upkeep = Upkeep(config)
     assert any(line.startswith("history: upkeep put off: ") for line in upkeep.run(NOW))
@@ -169,8 +171,12 @@ def test_who_stops_waits_for_what_hangs_no_longer_than_it_may(tmp_path: Path, mo
     monkeypatch.setattr("streaming_jobs.integrity_job._THREADS_END", 0.5)
     job = IntegrityJob(JobConfig(root=tmp_path), None)  # type: ignore[arg-type]
     hangs = threading.Event()
+
+    def hang() -> None:
+        hangs.wait(60)
+
     for name in ("one", "another", "a third"):
-        job._spawn(lambda: hangs.wait(60), name)
+        job._spawn(hang, name)
     began = time.monotonic()
     job.stop()
     assert 0.4 < time.monotonic() - began < 1.4, "all of them together"
