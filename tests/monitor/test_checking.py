@@ -17,6 +17,7 @@ from alerts.receivers.memory import OnDisk
 from monitor.config.config import Config, from_environment
 from monitor.process import checking
 from monitor.process.checking import Checks, Told
+from monitor.process.idleness import Idleness
 from monitor.process.stall_note import StallNote
 from rules.vocabulary.finding import Finding
 from rules.vocabulary.finding import to_table as findings_table
@@ -295,7 +296,7 @@ def test_a_batch_stands_still_where_rows_wait_and_spark_does_nothing(
 ) -> None:
     monkeypatch.setattr(job, "wait", lambda self, seconds: False)
     monkeypatch.setattr(job, "waits_for_spark", lambda self: waits if self._life == 1 else 0.0)
-    monkeypatch.setattr(checking.Idleness, "seconds", lambda self: idle)
+    monkeypatch.setattr(Idleness, "seconds", lambda self: idle)
     conditions: list[Finding] = []
     checks = Checks(config(tmp_path), told_to([], conditions))
     checks.start()

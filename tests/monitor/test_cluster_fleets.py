@@ -24,6 +24,7 @@ from probes.config import ProbesConfig, TopicsConfig, TransactionConfig, Transfo
 from probes.log.journals.segments import OVER, life_folders
 from probes.running.known_cluster import FILE as KNOWN
 from probes.running.known_cluster import note_cluster
+from tests.known import a_folder
 from tests.monitor.commands import silent_address
 from tests.monitor.test_config import written
 from tests.probes.log.lives import Prober, StillClock, logged, table_rows
@@ -167,7 +168,7 @@ def test_what_other_names_left_in_their_journals_is_appended_and_that_of_these_i
     for number, folder in enumerate(folders, 1):
         Prober.start(folder, number, clock).kill()
     left_behind(config, said.append)
-    rows = table_rows(config.job.history_path)
+    rows = table_rows(a_folder(config.job.history_path))
     assert [bool(logged(rows, number)) for number in (1, 2, 3)] == [True, True, False]
     assert [line.partition(" rows that were left in ")[2] for line in said] == [
         f"{folder} are in the probe log now" for folder in folders[:2]
@@ -205,7 +206,7 @@ count = 0
             fleet.stop()
         runs.append(fleet.status().run)
     assert runs[0] == runs[1]
-    rows = table_rows(config.job.history_path)
+    rows = table_rows(a_folder(config.job.history_path))
     assert len({row["boot"] for row in rows}) == 1
     told = "it was watched under another name before: its probes go on with the journals of "
     assert [line for line in said if told in line] == [f"{told}{tmp_path / 'data' / 'journals'}"]

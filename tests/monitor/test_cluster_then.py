@@ -8,7 +8,8 @@ from typing import Any
 from monitor.incidents.cluster_then import AROUND, changes, cluster_then
 from monitor.incidents.witnesses import Asked
 from probes.kafka.errors import Crash
-from tests.monitor.postmortem.histories import NOON, S, row, write
+from tests.monitor.postmortem.histories import S, row, write
+from tests.monitor.rows import NOON
 
 OBSERVER, CLIENT = 1, 2
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,7 +23,7 @@ from monitor.demo.verdict import WIDTH, summary, verdict
 from monitor.demo.view import Snapshot, Told
 from monitor.drill.actors.actors import Held, Hold
 from monitor.drill.drills.leaderless import Places
-from rules.vocabulary.finding import Finding
+from rules.vocabulary.finding import Event, Finding
 from streaming_jobs.checks_stalled import stalled
 from streaming_jobs.tables.findings import current
 from tests.monitor.rows import NOON, events, finding
@@ -32,13 +33,14 @@ PROVOKED = Duplicated(SentTwice(topic="t", partition=3, writer=7, process=8, rec
 
 def duplicate(seq: int, **more: Any) -> Finding:
     evidence = {"writer": 7, "seq": seq, "offsets": [4 + seq, 9 + seq]}
-    return finding("duplicate", (7, seq), **({"evidence": evidence, "context": {"idempotent": "false"}} | more))
+    given: dict[str, Any] = {"evidence": evidence, "context": {"idempotent": "false"}} | more
+    return finding("duplicate", (7, seq), **given)
 
 
 BOTH = (duplicate(0), duplicate(1))
 OPENED = (finding("unseen", (), "opened"), finding("suspected", (), "opened"))
-SKIPPED = {"context": {"mode": "subscribe"}}
-CASES: list[tuple[str, tuple[Finding, ...], list[Provoked], int]] = [
+SKIPPED: dict[str, Any] = {"context": {"mode": "subscribe"}}
+CASES: list[tuple[str, tuple[Finding, ...], Sequence[Provoked], int]] = [
     ("what was provoked, and nothing else", BOTH, [PROVOKED], 0),
     ("nothing was found", (), [PROVOKED], 1),
     ("half of it was found", BOTH[:1], [PROVOKED], 1),
@@ -199,7 +201,8 @@ def test_the_screen_fits_the_terminal(width: int, height: int) -> None:
 def test_that_the_checks_stand_still_is_shown_at_once() -> None:
     """No batch tells of it; everything else comes with its batch."""
     at = NOON.replace(microsecond=0)
-    opened, closed = (stalled(event, at, at, why) for event, why in (("opened", "the JVM has gone"), ("closed", "")))
+    happened: tuple[tuple[Event, str], ...] = (("opened", "the JVM has gone"), ("closed", ""))
+    opened, closed = (stalled(event, at, at, why) for event, why in happened)
     told: list[FindingEvent] = []
     Standing(told.append).deliver(finding_events(events(opened, duplicate(0), closed).to_pylist(), NOON, 10.0))
     (event,) = told

@@ -103,7 +103,7 @@ def test_a_folder_that_cannot_be_used_is_bad(tmp_path: Path, monkeypatch: pytest
     assert doctor.folder(tmp_path / "not" / "yet").state in ("ok", "warning")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "gone"], "what was tried is removed"
     for free, state in ((10e9, "ok"), (1e9, "warning"), (1e6, "bad")):
-        monkeypatch.setattr(doctor.shutil, "disk_usage", lambda path, free=free: shutil._ntuple_diskusage(1, 1, free))
+        monkeypatch.setattr(shutil, "disk_usage", lambda path, free=free: shutil._ntuple_diskusage(1, 1, free))
         assert doctor.folder(tmp_path).state == state
 
 

@@ -83,8 +83,7 @@ def test_hosts_that_share_only_a_cluster_of_evidence(kafka: LocalKafka, tmp_path
             until(lambda: newest(watching) > mark, everyone)
             for one in hosts:
                 one.stop()
-            told = sum(rows_of(one) for one in hosts)
-            assert told > 0
+            assert sum(rows_of(one) for one in hosts) > 0
             until(lambda: nothing_is_left(hosts, watching), [watching])
             watching.stop()
         finally:

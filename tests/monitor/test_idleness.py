@@ -22,8 +22,8 @@ pytestmark = pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reaso
 @contextmanager
 def running(program: str) -> Iterator[int]:
     process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
+    assert process.stdout is not None
     try:
-        assert process.stdout is not None
         process.stdout.readline()
         yield process.pid
     finally:

@@ -9,6 +9,7 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -54,6 +55,10 @@ def await_checked(monitor: Host, everyone: Sequence[Host]) -> None:
     )
 
 
+def is_at_work(host: Host) -> bool:
+    return "at work" in host.said
+
+
 @pytest.mark.evening
 @pytest.mark.kafka
 @pytest.mark.spark
@@ -73,7 +78,7 @@ def test_hosts_with_other_clocks(hosts: dict[str, Host], tmp_path: Path) -> None
             os.killpg(one.child.pid, signal.SIGKILL)
             one.child.wait()
             one.start("probe", "run")
-            until(lambda said=one: "at work" in said.said, everyone)
+            until(partial(is_at_work, one), everyone)
         await_checked(monitor, everyone)
         begun = time.time()
         for ahead in STEPS:

@@ -39,7 +39,7 @@ def test_what_was_prepared_serves_unless_it_has_gone(
     prepared: Session | None, starts: int, job: type[Job], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sessions = iter([prepared, Session(False)])
-    started: list[Session] = []
+    started: list[Session | None] = []
 
     def start(settings: object) -> Session:
         started.append(next(sessions))

@@ -31,7 +31,7 @@ class NoController(Lie):
 
     async def on_response(self, exchange: Exchange) -> Decision:
         self.did("took the controller out", exchange)
-        exchange.response = replace(exchange.response, controller_id=-1)  # type: ignore[type-var]
+        exchange.response = replace(exchange.response, controller_id=-1)
         return PASS
 
 
@@ -45,7 +45,7 @@ class NoBrokers(Lie):
     async def on_response(self, exchange: Exchange) -> Decision:
         if self.on:
             self.did("took the brokers out", exchange)
-            exchange.response = replace(exchange.response, brokers=(), controller_id=-1)  # type: ignore[type-var]
+            exchange.response = replace(exchange.response, brokers=(), controller_id=-1)
         return PASS
 
 

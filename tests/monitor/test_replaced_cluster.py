@@ -42,7 +42,8 @@ def test_another_cluster_at_the_same_addresses_is_told(tmp_path: Path) -> None:
         config = load(tmp_path / "ow.toml", {})
 
         def found() -> list[dict[str, object]]:
-            return read_table(config.job.tables_path, "findings").to_pylist()
+            rows: list[dict[str, object]] = read_table(config.job.tables_path, "findings").to_pylist()
+            return rows
 
         with ended(started("monitor", "--probes", "-c", "ow.toml", cwd=tmp_path)) as monitor:
             until(lambda: read_table(config.job.tables_path, "partition_state").num_rows >= 10, tmp_path)

@@ -114,7 +114,8 @@ def test_rights_that_are_taken_and_given_back(tmp_path: Path) -> None:
 
         def behind() -> float:
             rows = read_table(config.job.tables_path, "partition_state").to_pylist()
-            return max((one["now"] - one["checked_through"]).total_seconds() for one in rows if one["checked_through"])
+            behind = [one["now"] - one["checked_through"] for one in rows if one["checked_through"]]
+            return max(float(each.total_seconds()) for each in behind)
 
         with ended(started("monitor", "--probes", "-c", "ow.toml", cwd=tmp_path)) as monitor:
             wait = waiting(tmp_path)

@@ -17,7 +17,8 @@ import pytest
 from monitor.config.config import load
 from rules.step import step
 from rules.vocabulary.objectives import Objectives
-from rules.vocabulary.slices import to_table
+from rules.vocabulary.slices import Slice, to_table
+from streaming_jobs.location import TableLocation
 from streaming_jobs.tables.delta_tables import read_table
 from tests.monitor.commands import PROJECT, started
 from tests.streaming_jobs.probe_log import commit, duplicates
@@ -33,7 +34,7 @@ with claimed(Path(sys.argv[1])):
 
 
 @contextmanager
-def held(checkpoint: Path) -> Iterator[subprocess.Popen[str]]:
+def held(checkpoint: TableLocation) -> Iterator[subprocess.Popen[str]]:
     with subprocess.Popen(
         [sys.executable, "-c", HOLDER, str(checkpoint)], cwd=PROJECT, stdout=subprocess.PIPE, text=True
     ) as child:
@@ -136,6 +137,6 @@ def test_it_takes_over_from_one_that_is_killed_and_tells_each_finding_once(tmp_p
     assert took < 30
 
 
-def expected(parts: list[list[object]]) -> set[str]:
+def expected(parts: list[list[Slice]]) -> set[str]:
     whole = to_table([row for part in parts for row in part])
     return {f.id for stepped in step({}, whole, Objectives()).values() for f in stepped.findings}

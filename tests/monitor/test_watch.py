@@ -14,6 +14,7 @@ from alerts.event import events as finding_events
 from alerts.incidents.judged import kind_of
 from alerts.metrics import Metrics
 from monitor.process.watch import begin, of_incidents, recorded_identities
+from rules.vocabulary.finding import Event
 from tests.monitor.commands import offsetwatch
 from tests.monitor.rows import NOON, events, finding
 
@@ -121,9 +122,8 @@ def test_a_log_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 def test_what_is_open_or_ended_lately_is_known_again_after_a_restart() -> None:
     long_ago = finding("G1a", (1,), at=-8 * 86_400)
     stuck = finding("stuck-consumer", (2,), "opened", at=-8 * 86_400)
-    ended = [
-        finding("unseen", (3,), what, at=at) for what, at in (("opened", -8 * 86_400), ("closed", -8 * 86_400 + 5))
-    ]
+    happened: tuple[tuple[Event, int], ...] = (("opened", -8 * 86_400), ("closed", -8 * 86_400 + 5))
+    ended = [finding("unseen", (3,), what, at=at) for what, at in happened]
     recent = finding("duplicate", (7, 9), at=-60)
     kept = of_incidents(events(long_ago, stuck, *ended, finding("rebalance", (4,)), recent), NOON)
     assert sorted(set(kept["id"].to_pylist())) == sorted([stuck.id, recent.id])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,8 @@ MADE = Drill(name="made", what="A made-up drill.", seen_in="a test", play=Play)
 DUPLICATE = replace(MADE, must=(found("duplicate", severity="warning"),), may=ORDER)
 BOTH = replace(MADE, must=(found("lost-write"), found("poll-skip", "int-poll-skip")))
 SHOWS = replace(MADE, must=(found("unseen"), found("unseen", event="closed")))
-CLASSES = replace(MADE, must=tuple(found("abort-position", **{"class": name}) for name in ("advance", "rewind")))
+OF_CLASS: tuple[dict[str, Any], ...] = ({"class": "advance"}, {"class": "rewind"})
+CLASSES = replace(MADE, must=tuple(found("abort-position", **evidence) for evidence in OF_CLASS))
 ONCE = replace(MADE, must=(found("duplicate", times=1),))
 QUIET = replace(MADE, never=frozenset({"hanging-transaction"}), closes=True)
 WARNED = one("duplicate", "warning")

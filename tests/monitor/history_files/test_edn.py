@@ -149,10 +149,10 @@ def test_says_what_is_wrong_and_where(text: str, line: int, reason: str) -> None
 
 def printed(value: Any, draw: Any) -> str:
     """EDN text of a value, with any separators, comments and discards between the tokens."""
-    gap = draw(st.sampled_from([" ", ",", "\n", "  ", ' ; c ]}" \n', ' #_ [1 "x"] ', " #_:k ", "\t", "\r\n"]))
+    gap: str = draw(st.sampled_from([" ", ",", "\n", "  ", ' ; c ]}" \n', ' #_ [1 "x"] ', " #_:k ", "\t", "\r\n"]))
     if isinstance(value, list):
-        opening, closing = draw(st.sampled_from(["[]", "()"]))
-        return opening + gap.join(printed(item, draw) for item in value) + closing
+        brackets: str = draw(st.sampled_from(["[]", "()"]))
+        return brackets[0] + gap.join(printed(item, draw) for item in value) + brackets[1]
     if isinstance(value, dict):
         return "{" + gap.join(printed(k, draw) + gap + printed(v, draw) for k, v in value.items()) + "}"
     if isinstance(value, Literal):

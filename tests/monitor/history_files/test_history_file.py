@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ def keyword(event: Event, value: Any = None) -> Any:
     return {f":{k}": f":{v}" if k in COLONS else v for k, v in event.items()}
 
 
-FORMS = {
+FORMS: dict[str, Callable[[list[Event]], str]] = {
     "JSON lines": lambda found: "".join(json.dumps(e) + "\n" for e in found),
     "JSON lines, compact, no last newline": lambda found: "\n".join(
         json.dumps(e, separators=(",", ":")) for e in found

@@ -53,8 +53,8 @@ def history(chance: random.Random) -> list[Event]:
     for process, own in enumerate(sent):
         kind = chance.choice(["ok", "ok", "ok", "info", "fail"])
         told = kind == "ok" or chance.random() < 0.5
-        value = [["send", key, [offsets[key, v][0], v] if told else v] for key, v in own]
-        found.append(event(process, kind, "txn", value))
+        ended = [["send", key, [offsets[key, v][0], v] if told else v] for key, v in own]
+        found.append(event(process, kind, "txn", ended))
     for process in range(10, 10 + chance.choice([0, 1, 1, 2])):
         polled = {
             key: sorted([o, v] for (k, v), at in offsets.items() if k == key for o in at if chance.random() < 0.8)

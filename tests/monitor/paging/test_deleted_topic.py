@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -15,7 +16,7 @@ from tests.monitor.paging.on_call import on_call, prefix_of
 
 pytestmark = [pytest.mark.evening, pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(1800)]
 
-SETTINGS = {
+SETTINGS: dict[str, Any] = {
     "OFFSETWATCH_JOB__OBJECTIVES__GRACE": "3",
     "OFFSETWATCH_JOB__OBJECTIVES__DELIVERY": "3",
     "OFFSETWATCH_JOB__OBJECTIVES__LIVENESS": "20",

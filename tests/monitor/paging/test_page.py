@@ -18,6 +18,7 @@ from deploy.local_kafka import LocalKafka
 from probes.kafka.client import Connection, consumer_settings, open_consumer, open_producer, producer_settings
 from probes.kafka.errors import ClientError
 from tests.alerts.servers import get
+from tests.known import known
 from tests.monitor.paging.on_call import RUNBOOK, Seen, on_call
 
 pytestmark = [pytest.mark.evening, pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(1800)]
@@ -57,7 +58,10 @@ def test_a_violation_is_paged_at_once_and_once_and_its_end_is_told(kafka: LocalK
         ended = evening.until(lambda: evening.pages()[1:], "end")
         assert [(one["status"], one["alerts"][0]["labels"]) for _, one in ended] == [("resolved", alert["labels"])]
         assert [one["state"] for _, one in evening.pages("/webhook")] == ["open", "over"]
-        assert json.loads(get(f"{evening.alertmanager}/api/v2/alerts?active=true&filter=source%3Doffsetwatch")) == []
+        assert (
+            json.loads(known(get(f"{evening.alertmanager}/api/v2/alerts?active=true&filter=source%3Doffsetwatch")))
+            == []
+        )
 
 
 def again(kafka: LocalKafka, topic: str) -> datetime:

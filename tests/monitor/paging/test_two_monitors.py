@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,13 +14,21 @@ import pytest
 from deploy.local_kafka import LocalKafka
 from tests.alerts.servers import alertmanager, get, sink
 from tests.alerts.test_silenced_pages import hasty, told
-from tests.monitor.hosts import until
+from tests.monitor.hosts import Host, until
 from tests.monitor.test_object_store import PLANTED, PREFIX, RUNS, host
 from tests.object_store import environment, store
 
 RECORDS = f"{PREFIX}-records"
 WATCHED_S = 20.0
 """So long it is waited for more: longer than two resends, and than the routing waits."""
+
+
+def knows_records(monitor: Host) -> bool:
+    return any(row["topic"] == RECORDS for row in monitor.table("partition_state"))
+
+
+def found_them(monitor: Host) -> bool:
+    return len(monitor.duplicates()) == PLANTED
 
 
 @pytest.mark.evening
@@ -53,12 +62,10 @@ def test_two_monitors_tell_of_an_incident_once(
             for one in monitors:
                 one.start("monitor")
             for one in monitors:
-                until(
-                    lambda one=one: any(row["topic"] == RECORDS for row in one.table("partition_state")), [probes, one]
-                )
+                until(partial(knows_records, one), [probes, one])
             probes.send_twice(PLANTED)
             for one in monitors:
-                until(lambda one=one: len(one.duplicates()) == PLANTED, [probes, one])
+                until(partial(found_them, one), [probes, one])
             found = [sorted(row["id"] for row in one.duplicates()) for one in monitors]
             assert found[0] == found[1]
             assert watched()["duplicate"] == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,10 @@ pytestmark = [pytest.mark.evening, pytest.mark.kafka, pytest.mark.spark, pytest.
 
 BEHIND_S, AWAY_S, WATCHED_S = 20.0, 10.0, 120.0
 """So long the one is behind, then the other away, and then a second page is waited for."""
-SETTINGS = {"OFFSETWATCH_PROBES__TOPICS__REPLICATION": "2", "OFFSETWATCH_PROBES__TOPICS__PARTITIONS": "6"}
+SETTINGS: dict[str, Any] = {
+    "OFFSETWATCH_PROBES__TOPICS__REPLICATION": "2",
+    "OFFSETWATCH_PROBES__TOPICS__PARTITIONS": "6",
+}
 
 
 def is_at_work(evening: OnCall) -> bool:

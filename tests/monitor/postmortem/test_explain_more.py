@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -43,7 +44,7 @@ def cluster(kafka: LocalKafka) -> LocalKafka:
         plain.produce(TOPIC, tagged(encoder, seq), partition=0)
     plain.flush()
     for seq, end in ((2, "commit"), (3, "abort"), (4, None)):
-        wait_for(lambda stands=2 * seq - 2: log_end(admin) == stands)  # markers come after an end has returned
+        wait_for(partial(ends_at, admin, 2 * seq - 2))  # markers come after an end has returned
         producer = Producer(
             {"bootstrap.servers": kafka.bootstrap, "transactional.id": f"raw-{seq}", "transaction.timeout.ms": 600_000}
         )
@@ -54,6 +55,10 @@ def cluster(kafka: LocalKafka) -> LocalKafka:
         if end is not None:
             (producer.commit_transaction if end == "commit" else producer.abort_transaction)()
     return kafka
+
+
+def ends_at(admin: AdminClient, offset: int) -> bool:
+    return log_end(admin) == offset
 
 
 def log_end(admin: AdminClient) -> int:

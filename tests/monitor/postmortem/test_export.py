@@ -22,7 +22,8 @@ from rules.vocabulary.objectives import Objectives
 from rules.vocabulary.slices import Irregular, RegisterOp, Run
 from tests.monitor.commands import offsetwatch
 from tests.monitor.history_files.test_probe_log import kept
-from tests.monitor.postmortem.histories import NOON, OPERATIONS, READ, READER, STARTS, WRITER, S, row, write
+from tests.monitor.postmortem.histories import OPERATIONS, READ, READER, STARTS, WRITER, S, row, write
+from tests.monitor.rows import NOON
 from tests.rules.model import FAULTS, World, turns
 from tests.rules.model import SETTLE as SETTLED
 

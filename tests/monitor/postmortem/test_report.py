@@ -26,7 +26,6 @@ from rules.vocabulary.slices import Run
 from streaming_jobs.tables.delta_tables import open_tables
 from tests.monitor.commands import offsetwatch
 from tests.monitor.postmortem.histories import (
-    NOON,
     OBSERVER,
     OPERATIONS,
     READ,
@@ -39,7 +38,7 @@ from tests.monitor.postmortem.histories import (
     write,
 )  # fmt: skip
 from tests.monitor.postmortem.test_sql import sources
-from tests.monitor.rows import finding, record
+from tests.monitor.rows import NOON, finding, record
 from tests.monitor.status.serving import state, states
 
 LOST = finding(

@@ -25,7 +25,6 @@ from monitor.postmortem.ready_queries import parsed, ready_queries, ready_query
 from rules.vocabulary.slices import Run
 from tests.monitor.commands import COMMAND, environment, offsetwatch
 from tests.monitor.postmortem.histories import (
-    NOON,
     OBSERVER,
     OPERATIONS,
     READ,
@@ -38,7 +37,7 @@ from tests.monitor.postmortem.histories import (
     row,
     write,
 )
-from tests.monitor.rows import finding, record
+from tests.monitor.rows import NOON, finding, record
 
 
 def sources(data: Path, **more: Any) -> Sources:
@@ -431,8 +430,8 @@ def test_programs_are_given_all_rows_and_whole_numbers(database: Database, capsy
     told = capsys.readouterr().out
     assert json.loads(told, parse_constant=pytest.fail) == {"a": "Infinity", "b": ["NaN", 1.5]}
     write_csv(database.run("select i, {'a': i} as s from range(2001) t(i)"))
-    told = capsys.readouterr().out.splitlines()
-    assert (told[:2], len(told)) == (["i,s", '0,"{""a"": 0}"'], 2002)
+    lines = capsys.readouterr().out.splitlines()
+    assert (lines[:2], len(lines)) == (["i,s", '0,"{""a"": 0}"'], 2002)
 
 
 def test_a_spreadsheet_is_given_no_formula(database: Database, capsys: pytest.CaptureFixture[str]) -> None:

@@ -182,7 +182,7 @@ def test_figures() -> None:
 def test_what_was_hours_ago_is_not_told_as_now() -> None:
     lagging = state(3, readers=[{"process": 1, "position": 70, "mode": "assign"}], unseen=2)
     pace = TrafficPace(440.4, 2_808, 49.2, 12_345.0, 3)
-    late = {"now": NOON + 120 * M}
+    late: dict[str, Any] = {"now": NOON + 120 * M}
     got = {one.name: (one.value, one.meaning) for one in shown(lagging, pace=pace, **late).figures}
     assert {name for name, (value, _) in got.items() if value == "unknown"} == {
         "Checked", "Sent", "Polled", "Acknowledged within", "Slowest reader", "Unseen",
