@@ -99,7 +99,7 @@ def _install(say: Say) -> Path:
 
 
 def _download(folder: Path) -> Path:
-    import jdk  # type: ignore[import-untyped]  # imported here: it is wanted only on a machine without Java
+    import jdk  # imported here: it is wanted only on a machine without Java
 
     folder.mkdir(parents=True, exist_ok=True)
     silence = socket.getdefaulttimeout()

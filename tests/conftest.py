@@ -50,7 +50,7 @@ TOGETHER = frozenset(
 """Files that want the three brokers, or those of an older version: one process runs them all, and starts these once."""
 
 
-class FilesTogether(LoadFileScheduling):
+class FilesTogether(LoadFileScheduling):  # type: ignore[misc]  # its library tells no types
     """A file's tests in one process, as `--dist loadfile` has it, and some files' in the same."""
 
     def _split_scope(self, nodeid: str) -> str:

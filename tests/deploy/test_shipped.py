@@ -94,7 +94,8 @@ def test_the_image_runs_what_we_have_and_without_rights(tmp_path: Path) -> None:
 def _continued(instruction: str) -> str:
     """The last such instruction with the lines that continue it."""
     text = (DEPLOY / "container" / "Dockerfile").read_text().replace("\\\n", " ")
-    return re.findall(rf"^{instruction} (.+)$", text, re.MULTILINE)[-1]
+    found: list[str] = re.findall(rf"^{instruction} (.+)$", text, re.MULTILINE)
+    return found[-1]
 
 
 # Compose
