@@ -7,6 +7,7 @@ read(h, 70, by="o")    # process o is told that group g had committed 70
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from tests.rules.histories import History, Store, number
 from tests.rules.whole import Told
@@ -17,11 +18,11 @@ RULES = (*VERDICTS, "spurious-zero-offset")
 READER, OBSERVER = number("r"), number("o")
 
 
-def commit(h: History, offset: int, *, by: str = "r", group: str = "g", **more: object) -> None:
+def commit(h: History, offset: int, *, by: str = "r", group: str = "g", **more: Any) -> None:
     h.row(by, "commit", committed=offset, group=group, **more)
 
 
-def read(h: History, offset: int | None, *, by: str = "r", group: str = "g", **more: object) -> None:
+def read(h: History, offset: int | None, *, by: str = "r", group: str = "g", **more: Any) -> None:
     """The process `by` is told this offset; None for none."""
     h.row(by, "offsets", committed=offset, group=group, **more)
 
@@ -32,7 +33,7 @@ def later(h: History, seconds: float = 11.0) -> None:
     h.observe(end=1000)
 
 
-def on(boot: str, begins: int, ends: int) -> dict[str, object]:
+def on(boot: str, begins: int, ends: int) -> dict[str, Any]:
     """Times of one host's monotonic clock, in milliseconds."""
     return {"boot": boot, "mono_invoked": begins * 10**6, "mono_completed": ends * 10**6}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from typing import Final
+from typing import Final, Protocol
 
 from rules.vocabulary.finding import Finding
 from rules.vocabulary.slices import Slice, to_table
@@ -14,7 +14,13 @@ SHORT: Final = 120
 """A history of so many rows costs nothing row by row; one of an hour's marks costs seconds."""
 
 
-def row_by_row(h: History) -> Store:
+class Rows(Protocol):
+    """A history of any making."""
+
+    rows: list[Slice]
+
+
+def row_by_row(h: Rows) -> Store:
     """Each row in a step of its own, the state through its bytes in between. Of a long history one to six rows a step,
     which may part any two, unless `make search` looks further."""
     store = Store()
@@ -30,7 +36,7 @@ def row_by_row(h: History) -> Store:
     return store
 
 
-def at_once(h: History) -> Store:
+def at_once(h: Rows) -> Store:
     """All rows in one step."""
     store = Store()
     store.feed(h.rows)

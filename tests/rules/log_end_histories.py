@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from rules.vocabulary.objectives import SECOND
 from rules.vocabulary.slices import Run
 from rules.vocabulary.times import micros
@@ -70,7 +72,7 @@ def truncated_by_one_clock_of_two(h: History) -> None:
     on_a = {"boot": "a", "mono_invoked": 10**9, "mono_completed": 2 * 10**9}
     h.send("w", 0, 10, at=0, **on_a)
     h.send("x", 0, 10, at=10, boot="b", mono_invoked=1, mono_completed=2)
-    later = {"boot": "a", "mono_invoked": 9 * 10**9, "mono_completed": 10**10}
+    later: dict[str, Any] = {"boot": "a", "mono_invoked": 9 * 10**9, "mono_completed": 10**10}
     h.row("o", "offsets", log_start=0, log_end=4, last_stable=4, **later)
     h.send("v", 0, 1, at=5, boot="a", mono_invoked=11 * 10**9, mono_completed=12 * 10**9)
     h.row("o", "offsets", log_start=0, log_end=6, last_stable=6, boot="a", mono_invoked=13 * 10**9,
@@ -101,7 +103,8 @@ def truncated_below_what_a_dead_process_had_polled(h: History) -> None:
 
 def truncated_below_what_a_dead_process_had_polled_beside_others(h: History) -> None:
     """Of another one, and of one on another host, it is not known by when they had polled more."""
-    for process, more in (("u", {}), ("x", {"boot": "b", "mono_invoked": 1, "mono_completed": 1})):
+    others: dict[str, dict[str, Any]] = {"u": {}, "x": {"boot": "b", "mono_invoked": 1, "mono_completed": 1}}
+    for process, more in others.items():
         now = h.at(h.time)
         h.row(process, "txn", type="info", txn=2, error="process-died", invoked=now, completed=now, polled=runs_of(20),
               mode="assign", isolation="read_committed", **more)  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -52,7 +53,7 @@ class Two(Hosts):
     def gives_up(self, name: str) -> None:
         self._of(name, type="info", error="_TIMED_OUT", settings=SILENT, invoked=self.at(self.asked.pop(name)))
 
-    def _of(self, name: str, f: str = "offsets", **more: object) -> None:
+    def _of(self, name: str, f: str = "offsets", **more: Any) -> None:
         self.row(name, f, **more).run = name.rsplit(" ", 1)[1]
 
     def stands_still(self, seconds: int, *, east: bool = True) -> None:

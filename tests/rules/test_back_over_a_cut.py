@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tests.rules.histories import History, Store
-from tests.rules.test_log_ends import written_again
+from tests.rules.log_end_histories import written_again
 from tests.rules.whole import in_any_way, whole
 
 Fed = Callable[[History], Store]

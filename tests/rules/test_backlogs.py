@@ -91,8 +91,8 @@ def test_a_step_into_the_last_rows_of_a_reader_is_judged_although_all_of_them_co
     values = [{"offset": 12, "writer": number("w"), "seq": 12}]
     evidence = {"process": number("r"), "op": 11, "previous_op": 10, "previous_offset": 11, "offset": 13}
     what = f"process {number('r')} went from offset 11 to 13 over 1 known values"
-    told = Told("poll-skip", (number("r"), 11), what, evidence | {"skipped": values}, 79.0, context={"mode": "assign"})
-    assert whole(store, {"poll-skip"}) == ([told] if seen_there else [])
+    skip = Told("poll-skip", (number("r"), 11), what, evidence | {"skipped": values}, 79.0, context={"mode": "assign"})
+    assert whole(store, {"poll-skip"}) == ([skip] if seen_there else [])
 
 
 @pytest.mark.parametrize("more", [0, 1], ids=["as many as are kept", "one more"])

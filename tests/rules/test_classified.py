@@ -32,7 +32,7 @@ def of(store: Store, name: str) -> list[tuple[int | str, ...]]:
     return sorted(f.subject for f in store.findings if f.anomaly == name)
 
 
-def fenced(h: History, *, others: tuple[str, ...] = (), before: tuple[str, ...] = (), **more: object) -> None:
+def fenced(h: History, *, others: tuple[str, ...] = (), before: tuple[str, ...] = (), **more: Any) -> None:
     """`t` hears that it was fenced; `others` (processes of its id) began before that and after it, `before` before."""
     for name in before:
         h.row(name, "init", transactional_id="x")
@@ -60,9 +60,9 @@ def test_fenced_by_nobody(error: str, fed: Callable[[History], Store]) -> None:
     [{"others": ("u",)}, {"error": "_TIMED_OUT"}, {"txn_partitions": [("topic", 0), ("a-topic", 3)]}],
     ids=["by a successor", "another error", "reported in another partition"],
 )
-def test_no_misleading_fence(more: dict[str, object], fed: Callable[[History], Store]) -> None:
+def test_no_misleading_fence(more: dict[str, Any], fed: Callable[[History], Store]) -> None:
     h = History()
-    fenced(h, **more)  # type: ignore[arg-type]
+    fenced(h, **more)
     assert of(fed(h), "misleading-fence") == []
 
 
@@ -79,7 +79,7 @@ def test_of_many_in_a_backlog_each_is_told() -> None:
     h = History()
     for i in range(100):
         h.row(f"t{i}", "init", transactional_id=f"x{i}")
-        of_its_own = {"type": "info", "txn": i, "transactional_id": f"x{i}", "error": "PRODUCER_FENCED"}
+        of_its_own: dict[str, Any] = {"type": "info", "txn": i, "transactional_id": f"x{i}", "error": "PRODUCER_FENCED"}
         h.txn(f"t{i}", sends=[(f"t{i}", 0, 1, None)], **of_its_own)
     for _ in range(3):
         h.mark(1.0)
@@ -101,13 +101,13 @@ def test_a_successor_whose_row_is_still_to_come() -> None:
 
 
 def rebalanced(h: History) -> None:
-    r = {"f": "assign", "mode": "subscribe"}
+    r: dict[str, Any] = {"f": "assign", "mode": "subscribe"}
     h.row("r", "subscribe", assigned=False, mode="subscribe")
-    h.row("r", **r, assigned=True)  # type: ignore[arg-type]
-    h.row("r", **r, assigned=True)  # type: ignore[arg-type]
+    h.row("r", **r, assigned=True)
+    h.row("r", **r, assigned=True)
     h.row("r", "revoke", assigned=False, mode="subscribe")
-    h.row("r", **r, assigned=False)  # type: ignore[arg-type]
-    h.row("r", **r, assigned=True)  # type: ignore[arg-type]
+    h.row("r", **r, assigned=False)
+    h.row("r", **r, assigned=True)
     for _ in range(3):
         h.mark(1.0)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -148,7 +149,7 @@ def met(h: History) -> None:
         h.time += 0.01
 
 
-def clock(h: History, boot: str, begins: int = 0, ends: int = 1) -> dict[str, object]:
+def clock(h: History, boot: str, begins: int = 0, ends: int = 1) -> dict[str, Any]:
     """So many milliseconds from now, by the clocks of a host that has met the other one."""
     now = round(h.time * 1000)
     wall = {"invoked": h.at((now + begins) / 1000), "completed": h.at((now + ends) / 1000)}

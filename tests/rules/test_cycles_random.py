@@ -13,7 +13,7 @@ import pytest
 
 from rules.cycles.search import NAMES, search
 from rules.vocabulary.finding import Finding
-from rules.vocabulary.slices import Run, Slice, to_table
+from rules.vocabulary.slices import Isolation, Outcome, Run, Slice, to_table
 from rules.vocabulary.times import EPOCH
 from tests.rules.cycle_reference import Node, Reference
 
@@ -56,8 +56,8 @@ def random_history(chance: random.Random) -> list[Slice]:
                 partition, writer, seq, offset = chance.choice(sent)
                 offset = chance.randint(0, 6) if chance.random() < 0.1 else offset
                 polls[partition].append(Run(writer, seq, offset, 1))
-        kind = chance.choice(["ok", "ok", "ok", "info", "fail"])
-        isolation = "read_uncommitted" if dirty and chance.random() < 0.5 else "read_committed"
+        kind: Outcome = chance.choice(["ok", "ok", "ok", "info", "fail"])
+        isolation: Isolation = "read_uncommitted" if dirty and chance.random() < 0.5 else "read_committed"
         for partition in (0, 1):
             if not sends[partition] and not polls[partition] and chance.random() < 0.8:
                 continue

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from rules.kept import dropped
 from rules.kept.report import Report
 from rules.kept.state import State
+from rules.vocabulary.finding import Event
 from rules.vocabulary.objectives import SECOND, Objectives
 from rules.vocabulary.slices import Place
 from tests.rules.histories import History
 from tests.rules.liveness_of import row_by_row
 from tests.rules.test_altered_records import APPENDED, one, poll
 from tests.rules.test_late_evidence import Hosts, a_host_comes_back
-from tests.rules.test_refused_writes import born
+from tests.rules.test_stability import born
 from tests.rules.whole import whole
 
 FOR_SECONDS = 20
@@ -25,7 +27,7 @@ def fenced(h: History) -> None:
     """Whether somebody else has used the ids depends on the log of `away`, which does not come."""
     for i in range(FOR_SECONDS):
         h.row(f"t{i}", "init", transactional_id=f"x{i}")
-        of_its_own = {"type": "info", "txn": i, "transactional_id": f"x{i}", "error": "PRODUCER_FENCED"}
+        of_its_own: dict[str, Any] = {"type": "info", "txn": i, "transactional_id": f"x{i}", "error": "PRODUCER_FENCED"}
         h.txn(f"t{i}", sends=[(f"t{i}", 0, 1, None)], **of_its_own)
         h.mark(10.0)
 
@@ -89,9 +91,9 @@ def test_what_is_dropped_is_told(
         )
 
 
-def said(*ticks: int, drops: dict[int, int]) -> list[tuple[str, int, int]]:
+def said(*ticks: int, drops: dict[int, int]) -> list[tuple[Event, int, int]]:
     """What is told at these ticks (in seconds), where so many are dropped at some of them."""
-    state, told = State(), []
+    state, told = State(), list[tuple[Event, int, int]]()
     for tick in ticks:
         report = Report(Place("c", "t", 0), state, Objectives())
         state.tick = tick * SECOND

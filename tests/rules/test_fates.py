@@ -138,7 +138,7 @@ def transaction(
     h: History, process: str, ended: float | None, type: str = "ok", *, polled: bool = True, **more: Any
 ) -> None:
     mono = None if ended is None else int(ended * SECOND)
-    more = {
+    told: dict[str, Any] = {
         "boot": "b",
         "transactional_id": "x",
         "txn": 5,
@@ -147,7 +147,7 @@ def transaction(
     } | more
     h.row(
         process, "txn", type=type, sent=[Run(W, 0, 0 if type == "ok" else None, 2)], mono_end_invoked=mono, op=9,
-        mono_invoked=0, mono_completed=(mono or 0) + 1000, **more,
+        mono_invoked=0, mono_completed=(mono or 0) + 1000, **told,
     )  # fmt: skip
     if polled:
         h.poll("r", [("w", 0, 2, 0)])

@@ -22,7 +22,8 @@ def fed(h: History) -> list[Finding]:
 
 
 def counted(findings: list[Finding]) -> int:
-    return len(findings) + sum(f.evidence.get("more_of_the_same", 0) for f in findings)
+    more: int = sum(f.evidence.get("more_of_the_same", 0) for f in findings)
+    return len(findings) + more
 
 
 def duplicated(h: History) -> None:

@@ -7,7 +7,8 @@ import pytest
 
 from rules.checks import transaction_outcomes
 from rules.step import HELD
-from tests.rules.histories import Finding, Store
+from rules.vocabulary.finding import Finding
+from tests.rules.histories import Store
 from tests.rules.liveness_of import at_once
 from tests.rules.test_transactions import Log
 from tests.rules.test_transactions import W as W

@@ -9,6 +9,7 @@ from rules.kept.state import UnknownFormat, dump, load
 from rules.vocabulary.objectives import Objectives
 from rules.vocabulary.policy import severity
 from rules.vocabulary.times import EPOCH, micros
+from tests.known import known
 from tests.rules.histories import START, History, Store, found, number, singly
 
 W = number("w")
@@ -113,7 +114,7 @@ def test_a_log_with_a_hole_that_goes_on_keeps_little_and_blinds_nobody_else_for_
         sizes.append(len(stored.hot))
     assert [f.subject for f in store.findings if f.anomaly == "lost-write"] == [(W, i) for i in lost]
     assert events(store, "unverifiable") == ["opened", "closed"]
-    state = load(stored.hot, KINDS)
+    state = load(known(stored.hot), KINDS)
     assert state.processes[number("o")].missing == [[1, 2]]
     assert not state.processes[number("o")].ahead
     assert sizes[-1] < 3_000 + min(sizes[len(sizes) // 2 :])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -36,7 +37,7 @@ def many(*, live: bool = True) -> Log:
     h.transaction({0: (12, 2, 20), 1: (12, 2, 20)}, txn=14, op=5)
     h.transaction({0: (14, 2, None), 1: (14, 2, 25)}, "info", txn=15, process="l", name="l")
     h.txn("m", sends=[("w", 16, 1, 32), ("w", 17, 1, 34)], txn=16, transactional_id="m", txn_partitions=[("topic", 0)])
-    both = {"txn": 17, "transactional_id": "n", "txn_partitions": [("topic", 0), ("topic", 1)], "op": 0}
+    both: dict[str, Any] = {"txn": 17, "transactional_id": "n", "txn_partitions": [("topic", 0), ("topic", 1)], "op": 0}
     h.txn("n", sends=[("w", 18, 1, 38)], type="info", **both)
     h.txn("n", sends=[("w", 18, 1, 30), ("w", 19, 1, 33)], type="info", partition=1, **both)
     h.read(
@@ -111,10 +112,10 @@ def test_live(fed: Callable[[History], Store]) -> None:
         (13, (0, 0), (10, 11), (16, 17)), (15, (0, 1), (15, 14), (26, 25)),
         (16, (0, 0), (16, 17), (32, 34)), (17, (0, 1), (18, 18), (38, 30)),
     ):  # fmt: skip
-        evidence = of_one["torn-transaction", (txn,)].evidence
+        torn = of_one["torn-transaction", (txn,)].evidence
         for which, partition, seq, offset in zip(("seen", "absent"), partitions, seqs, offsets, strict=True):
             where = {"topic": "topic", "partition": partition, "writer": W, "seq": seq, "offset": offset}
-            assert evidence[which] == where
+            assert torn[which] == where
 
 
 def test_finished() -> None:

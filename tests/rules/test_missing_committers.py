@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from rules.kept.state import Hole
@@ -175,7 +177,7 @@ def test_a_member_that_was_lost_long_before_the_commit_is_not_waited_for(dropped
     a minute later, or never will."""
     h = History()
 
-    def now(boot: str) -> dict[str, object]:
+    def now(boot: str) -> dict[str, Any]:
         h.time += 0.004
         ms = round(h.time * 1000)
         return {"invoked": h.at(h.time - 0.003), "completed": h.at(h.time), **on(boot, ms - 3, ms)}
@@ -211,7 +213,7 @@ def test_a_member_that_is_over_holds_the_partition_no_longer(ends: str, read_at:
     h = History()
     slices = h._slices
 
-    def now(boot: str) -> dict[str, object]:
+    def now(boot: str) -> dict[str, Any]:
         h.time += 0.004
         ms = round(h.time * 1000)
         return {"invoked": h.at(h.time - 0.003), "completed": h.at(h.time), **on(boot, ms - 3, ms)}
@@ -232,8 +234,8 @@ def test_a_member_that_is_over_holds_the_partition_no_longer(ends: str, read_at:
             h.row("m", "close", **now("there"))
         over = second == 5 and ends
         if second <= 5 or not ends:
-            life = [h.at(second), *([h.at(second)] if over else [])]
-            told = Mark(number("m"), slices[number("m"), 0], *life, lost=ends == "lost" and second == 5)
+            ended = h.at(second) if over else None
+            told = Mark(number("m"), slices[number("m"), 0], h.at(second), ended, lost=ends == "lost" and second == 5)
             others = [Mark(number("other"), 1, h.at(second))]
             h.row("its committer", "mark", marks=[told, *others], **now("there"))
         if second in (82, read_at):
@@ -250,7 +252,7 @@ def test_the_next_boot_of_a_host_delays_and_excuses_nothing(at_once: bool) -> No
     """Nobody knows how the clocks of two boots of one host differ, and yet which of them came first."""
     h = History()
 
-    def now(boot: str) -> dict[str, object]:
+    def now(boot: str) -> dict[str, Any]:
         h.time += 0.004
         ms = round(h.time * 1000)
         return {"invoked": h.at(h.time - 0.003), "completed": h.at(h.time), **on(boot, ms - 3, ms)}
@@ -314,12 +316,12 @@ def test_a_hole_whose_end_nobody_can_compare_yet_is_waited_for(behind: int, told
     By 100 records tell how far: then it is known whether it may have committed between 58 and the read after it."""
     h, store = History(), Store()
 
-    def now(boot: str, off: int = 0) -> dict[str, object]:
+    def now(boot: str, off: int = 0) -> dict[str, Any]:
         h.time += 0.004
         ms = round((h.time - off) * 1000)
         return {"invoked": h.at(h.time - off - 0.003), "completed": h.at(h.time - off), **on(boot, ms - 3, ms)}
 
-    def mark(committer: str, when: dict[str, object], off: int, *processes: str, more: tuple[Mark, ...] = ()) -> None:
+    def mark(committer: str, when: dict[str, Any], off: int, *processes: str, more: tuple[Mark, ...] = ()) -> None:
         marks = [Mark(number(p), h._slices[number(p), 0], h.at(h.time - off)) for p in processes]
         h.row(committer, "mark", marks=[*marks, *more], **when)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from typing import Any
 
 import pytest
 
@@ -172,7 +173,7 @@ def test_a_row_of_the_reader_that_is_missing_holds_no_phantom_back(sent: int) ->
 def test_the_log_of_a_writer_that_is_over_is_asked_by_nobody_s_clock(closed: bool, seq: int) -> None:
     """Nothing tells how far the clocks of the two hosts are apart; one that lives may have sent more by its own."""
 
-    def by(boot: str) -> dict[str, object]:
+    def by(boot: str) -> dict[str, Any]:
         ns = round(h.time * 1e9)
         return {"boot": boot, "mono_invoked": ns, "mono_completed": ns + 10**6}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -52,7 +53,7 @@ def in_vain(
         h.mark(1.0)
 
 
-def until(h: History, process: str, f: str, begun: float, **more: object) -> Slice:
+def until(h: History, process: str, f: str, begun: float, **more: Any) -> Slice:
     """Something that this process began then, and that ends now."""
     return h.row(process, f, invoked=h.at(begun), **more)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from rules.audit.readings import Excerpt, Readings
 from tests.rules.histories import History, number
 
@@ -27,7 +29,11 @@ def test_a_poll_goes_over_what_lies_between_its_process_s_last_record_and_its_ow
 
 
 def test_what_a_consumer_that_let_go_had_read_says_nothing_of_its_next_poll() -> None:
-    for lets_go in (lambda h: h.assign("r", assigned=False, f="revoke"), lambda h: h.row("r", "close")):
+    ways: tuple[Callable[[History], object], ...] = (
+        lambda h: h.assign("r", assigned=False, f="revoke"),
+        lambda h: h.row("r", "close"),
+    )
+    for lets_go in ways:
         h = History()
         h.poll("r", [("w", 0, 10, 0)])
         lets_go(h)

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from datetime import timedelta
 from itertools import pairwise
+from typing import Any
 
 import orjson
 import pytest
@@ -215,13 +216,13 @@ def rows(ops: Sequence[Op], *, register: int = 3, until: int = 60) -> list[Slice
     coming = sorted(ops, key=lambda one: (one.done, one.process, one.op))
     made: list[Slice] = []
 
-    def add(process: int, f: str, at: int, done: int, **more: object) -> None:
+    def add(process: int, f: Any, at: int, done: int, **more: Any) -> None:
         made.append(
             Slice(
                 cluster="c", topic_id="t", topic="topic", partition=0, run="run", process=process,
                 slice=slices[process], f=f, invoked=START + timedelta(seconds=at),
                 completed=START + timedelta(seconds=done), **more,
-            )  # type: ignore[arg-type]
+            )
         )  # fmt: skip
         slices[process] += 1
 
@@ -272,10 +273,10 @@ def test_the_evidence_is_told_in_words() -> None:
         " from 00:00:02.000000 until 00:00:03.000000); process 1 replaced id 0 by id 5 (operation 0, from"
         " 00:00:00.000000 until 00:00:01.000000)"
     )
-    assert [one["op"] for one in finding.evidence["operations"]] == [1, 0, 0]  # type: ignore[index]
+    assert [one["op"] for one in finding.evidence["operations"]] == [1, 0, 0]
 
 
-def told(one: Op) -> dict[str, object]:
+def told(one: Op) -> dict[str, Any]:
     """An operation as evidence tells it."""
     at, done = ((START + timedelta(seconds=seconds)).isoformat() for seconds in (one.at, one.done))
     return {

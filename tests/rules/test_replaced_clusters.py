@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rules.vocabulary.slices import FORMER_CLUSTER
+from tests.rules.committed_offsets import Fed
 from tests.rules.histories import History
 from tests.rules.whole import Told, in_any_way, whole
 
@@ -12,7 +13,7 @@ NAME = "replaced-cluster"
 
 
 @in_any_way()
-def test_another_cluster_at_the_same_addresses_is_told_once(fed) -> None:
+def test_another_cluster_at_the_same_addresses_is_told_once(fed: Fed) -> None:
     h = History()
     for process in ("w", "r"):
         h.start(process, **{FORMER_CLUSTER: "a"})
@@ -25,7 +26,7 @@ def test_another_cluster_at_the_same_addresses_is_told_once(fed) -> None:
 
 @pytest.mark.parametrize("settings", [{}, {FORMER_CLUSTER: "c"}])
 @in_any_way()
-def test_the_same_cluster_is_none(fed, settings) -> None:
+def test_the_same_cluster_is_none(fed: Fed, settings: dict[str, str]) -> None:
     h = History()
     h.start("w", **settings)
     assert whole(fed(h), [NAME]) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -28,7 +29,7 @@ FEEDS = pytest.mark.parametrize(
 
 
 def broken(
-    h: History, *, start: int, error: str = "OUT_OF_ORDER_SEQUENCE_NUMBER", acknowledged: bool = True, **more: object
+    h: History, *, start: int, error: str = "OUT_OF_ORDER_SEQUENCE_NUMBER", acknowledged: bool = True, **more: Any
 ) -> None:
     """Ten values are acknowledged at offsets 0 to 9, then the client reports a broken sequence."""
     if acknowledged:
@@ -62,9 +63,9 @@ def test_where_the_log_starts_decides(start: int, name: str, error: str, fed: Ca
     [{"error": "_MSG_TIMED_OUT"}, {"acknowledged": False}, {"txn_partitions": [("topic", 0), ("topic", 1)], "txn": 1}],
     ids=["another error", "nothing acknowledged", "a transaction over two partitions"],
 )
-def test_nothing_is_concluded(more: dict[str, object], fed: Callable[[History], Store]) -> None:
+def test_nothing_is_concluded(more: dict[str, Any], fed: Callable[[History], Store]) -> None:
     h = History()
-    broken(h, start=0, **more)  # type: ignore[arg-type]
+    broken(h, start=0, **more)
     assert verdicts(fed(h)) == set()
 
 
@@ -125,7 +126,7 @@ def test_a_client_that_gave_up_on_something_may_skip_its_numbers(
     """It goes on with the number after those that the broker never saw."""
     h = History()
     h.send("w", 0, 10, at=0)
-    lost = {"type": "info", "error": "_MSG_TIMED_OUT"}
+    lost: dict[str, Any] = {"type": "info", "error": "_MSG_TIMED_OUT"}
     if given_up.startswith("before"):
         h.send("w", 10, 2, **lost)
         h.send("w", 12, 5, at=10)
@@ -135,7 +136,8 @@ def test_a_client_that_gave_up_on_something_may_skip_its_numbers(
             run = Run(W, 15, None if given_up.startswith("in") else 15, 2)
             h.row("w", "txn", type="fail", sent=[run], txn=7, transactional_id="t", error="_TIMED_OUT")
         else:
-            h.send("w", 15, 2, **lost, **({"completed": h.at(1.5)} if given_up.startswith("while") else {}))
+            when: dict[str, Any] = {"completed": h.at(1.5)} if given_up.startswith("while") else {}
+            h.send("w", 15, 2, **lost, **when)
     h.poll("r", [("w", 0, 10, 0)])
     h.observe(start=0, end=15)
     h.mark(1.0)

@@ -123,7 +123,7 @@ def late(h: History) -> Store:
 
 
 @cache
-def untouched(fed: Fed) -> list[tuple[str, str, datetime]]:
+def untouched(fed: Fed) -> list[tuple[str, str, int]]:
     """What is told of the same probes where nobody sets their clock."""
     return [(f.anomaly, f.event, f.at) for f in fed(works(Ours(), 200)).findings]
 

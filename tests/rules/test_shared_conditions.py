@@ -7,8 +7,9 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
-from rules.across.shared_conditions import FORGOTTEN, UNREACHABLE, join
+from rules.across.shared_conditions import FORGOTTEN, join
 from rules.kept.outages import cause_id
+from rules.vocabulary.conditions import UNREACHABLE
 from rules.vocabulary.finding import FACT_SCHEMA, Finding
 
 SECOND = 1_000_000

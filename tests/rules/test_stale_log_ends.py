@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,9 @@ def listed(h: History, end: int, seconds: int, boot: str | None = None) -> None:
     for _ in range(seconds):
         h.time += 1
         now = round(h.time * 1e9)
-        clock = {} if boot is None else {"boot": boot, "mono_invoked": now, "mono_completed": now + 10**6}
+        clock: dict[str, Any] = (
+            {} if boot is None else {"boot": boot, "mono_invoked": now, "mono_completed": now + 10**6}
+        )
         h.row(f"o-{boot}", "offsets", log_start=0, log_end=end, last_stable=end, **clock)
 
 

@@ -4,6 +4,7 @@ marks are missing, somebody may be."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -165,7 +166,8 @@ def over_and_judged_late(h: Two, *rest: str, killed: bool) -> None:
     h.silent |= {"one", "two"} if killed else {"one"}
     h.go(40, *rest)
     h.silent.discard("two")
-    h.row("s", "close", **{"type": "info", "error": "process-died"} if killed else {})
+    died: dict[str, Any] = {"type": "info", "error": "process-died"} if killed else {}
+    h.row("s", "close", **died)
     over = [Mark(number("s"), h._slices[number("s"), 0], h.at(h.time), h.at(h.time))]
     h.row("committer two", "mark", marks=over, invoked=h.at(h.time), completed=h.at(h.time))
     h.unheard.add("s")

@@ -73,7 +73,8 @@ def test_a_position_after_an_abort(after: int, kind: str, fed: Fed) -> None:
 @pytest.mark.parametrize("missing", ["position_before", "reached", "position_after"])
 def test_a_position_of_which_not_all_is_known(missing: str, fed: Fed) -> None:
     h = History()
-    h.row("a", "position", txn=5, **{"position_before": 10, "reached": 20, "position_after": 20} | {missing: None})
+    known: dict[str, Any] = {"position_before": 10, "reached": 20, "position_after": 20}
+    h.row("a", "position", txn=5, **(known | {missing: None}))
     assert whole(fed(h), ["abort-position"]) == []
 
 

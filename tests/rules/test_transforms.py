@@ -510,7 +510,7 @@ def missing_of(reflected: list[tuple[float, int, int]], apart: float, through: f
 @pytest.mark.long
 @pytest.mark.parametrize("seen", [True, False])
 def test_how_far_the_clocks_of_a_groups_transforms_are_apart_is_told_with_the_horizon(seen: bool) -> None:
-    kept, told = Stored(), {}
+    kept, told = Stored(), dict[int, None]()
     rows = [row for row in a_host_that_lost_its_disk(600, seen=seen) if row.topic == "out"]
     for row in rows:
         prepared = prepare(kept.hot, to_table([row]))

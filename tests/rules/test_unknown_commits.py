@@ -88,7 +88,8 @@ def test_what_a_member_did_in_a_hole_was_not_committed_before_it(read_at: int, f
         commit(h, 100 + 10 * second, **now("boot"))
         read(h, 355 if second == read_at else 100 + 10 * second, **now("boot"))
         listed(h, 100 + 10 * second, **now("boot"))
-        own = Mark(number("m"), 1, h.at(min(second, 50)), *([h.at(60)] if second >= 60 else []), lost=second >= 60)
+        over = h.at(60) if second >= 60 else None
+        own = Mark(number("m"), 1, h.at(min(second, 50)), over, lost=second >= 60)
         h.row("its committer", "mark", marks=[*vouched(h, "r", "observer"), own], **now("boot"))
     store = Store()
     store.feed(h.rows)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -278,7 +279,7 @@ def away_for_a_while(h: History, *, elsewhere: bool, seconds: int = 16) -> None:
     """From second 10 on a writer's operations end without an answer. A broker is away meanwhile, and then answers
     again: this partition's leader, or another one of which its observer tells."""
     answered(h, 10, polls=False)
-    named = {"settings": {"silent": "2", "brokers": "1,2"}}
+    named: dict[str, Any] = {"settings": {"silent": "2", "brokers": "1,2"}}
     for second in range(45):
         h.time += 1.0
         if second >= seconds or elsewhere:
@@ -315,7 +316,7 @@ def test_a_request_that_came_to_nothing_is_no_outage(fed: Callable[[History], St
 
 def stuck_in_two_partitions(h: History, *, silent: bool) -> None:
     """A writer's operations over partitions 0 and 1 do not end; the leader of 1 answers the observer all the time."""
-    named = {"settings": {"silent": "1", "brokers": "1,2,3"}} if silent else {}
+    named: dict[str, Any] = {"settings": {"silent": "1", "brokers": "1,2,3"}} if silent else {}
     answered(h, 10, partitions=2)
     for second in range(45):
         h.time += 1.0

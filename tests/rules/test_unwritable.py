@@ -307,7 +307,11 @@ def test_an_outage_meanwhile_is_told(fed: Callable[[History], Store]) -> None:
     """The observer of the other host asks in vain, and whoever begins anew here cannot see."""
     h = Full()
     h.go(10)
-    h.observed = lambda: h.row("observer", "offsets", type="fail", error="_TRANSPORT")  # type: ignore[method-assign]
+
+    def observed() -> None:
+        h.row("observer", "offsets", type="fail", error="_TRANSPORT")
+
+    h.observed = observed  # type: ignore[method-assign]
     h.silent.add("two")
     for _ in range(60):
         h.observed()

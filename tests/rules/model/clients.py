@@ -38,7 +38,7 @@ class Client:
         self.world.journal.write(self.process, "start", kind=self.kind, settings={"name": self.name} | self.settings())
 
     def close(self, *, killed: bool = False) -> None:
-        error = {"type": "info", "error": "process-died"} if killed else {}
+        error: dict[str, Any] = {"type": "info", "error": "process-died"} if killed else {}
         self.world.journal.write(self.process, "close", **error)
         self.process.pending = None
         self.process.closed = self.world.journal.time
@@ -54,7 +54,7 @@ class Client:
         """Is an answer to its last call still under way, or the process down?"""
         return self.down or self.process.free > self.world.journal.time
 
-    def span(self, dice: Random) -> dict[str, float]:
+    def span(self, dice: Random) -> dict[str, Any]:
         """When a call that takes effect now was invoked, and when it returns."""
         now = self.world.journal.time
         return {"invoked": max(self.process.free, now - dice.choice(LAGS)), "completed": now + dice.choice(LAGS)}

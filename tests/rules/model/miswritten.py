@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 from rules.vocabulary.slices import Run
 from tests.rules.model.cluster import Record
@@ -140,7 +141,8 @@ def _torn(world: World, dice: Random, type: str) -> Expected:
     run = runs[where]
     assert transactor.transaction is not None and run.offset is not None
     txn = transactor.transaction.number
-    transactor.finish(type=type, **({"error": "_TIMED_OUT"} if type == "info" else {}))
+    error: dict[str, Any] = {"error": "_TIMED_OUT"} if type == "info" else {}
+    transactor.finish(type=type, **error)
     gone = dice.choice(((0,), (1,), (0, 1)))
     expected = Expected(may=POLL_ORDER)
     for i in gone:

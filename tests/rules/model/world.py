@@ -138,8 +138,9 @@ class World:
         if where == self.transform.source:
             limits.append(self.transform.committed)
         if not self.overtakes:
-            readers = [*self.readers, *self.group.members, *self.transactors]
-            limits += [r.position[where] for r in readers if where in r.position]
+            positions = [one.position for one in (*self.readers, *self.group.members)]
+            positions += [one.position for one in self.transactors]
+            limits += [position[where] for position in positions if where in position]
             limits.append(self.group.committed.get(where, 0) if where in self.group.places else partition.stable)
         return min(limits)
 

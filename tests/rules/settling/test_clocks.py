@@ -181,6 +181,11 @@ def later_by_a(state: State, *sends: tuple[int, int, float]) -> None:
     taken(state, h)
 
 
+def about(microseconds: float, within: int) -> Any:
+    """What is equal to a number that is no farther off."""
+    return pytest.approx(microseconds, abs=within)
+
+
 def between(state: State) -> tuple[int, int]:
     a, b = state.boot_names.index("a"), state.boot_names.index("b")
     return ahead(state, b, a), ahead(state, a, b)
@@ -191,7 +196,7 @@ def test_a_listing_shows_the_records_below_its_end() -> None:
     listed(state, (15, 116.004), (15, 117))
     assert between(state) == (15_005_000, UNKNOWN)  # what lies at 15 may have been sent after it
     listed(state, (14, 116.002), (16, 117.5))
-    assert between(state) == (pytest.approx(15_003_000, abs=1_000), UNKNOWN)
+    assert between(state) == (about(15_003_000, within=1_000), UNKNOWN)
 
 
 @pytest.mark.parametrize(("later", "bound"), [(15.2, 15_200_000), (15.9, 15_305_000)])
@@ -201,16 +206,16 @@ def test_what_was_measured_earlier_bounds_less_as_clocks_drift(later: float, bou
     listed(state, (10, 115.004), (10, 115.5))
     later_by_a(state, (10, 5, 700))
     listed(state, (15, 700.0 + later - 0.001), (15, 720))
-    assert between(state) == (pytest.approx(bound, abs=5_000), UNKNOWN)
+    assert between(state) == (about(bound, within=5_000), UNKNOWN)
 
 
 def test_and_so_does_what_was_measured_earlier_and_comes_later() -> None:
     state = sent_by_a((10, 5, 700))
     listed(state, (15, 715.9), (15, 720))
-    assert between(state) == (pytest.approx(15_900_000, abs=5_000), UNKNOWN)
+    assert between(state) == (about(15_900_000, within=5_000), UNKNOWN)
     later_by_a(state, (0, 10, 100))
     listed(state, (10, 115.004), (10, 115.5))
-    assert between(state) == (pytest.approx(15_305_000, abs=5_000), UNKNOWN)
+    assert between(state) == (about(15_305_000, within=5_000), UNKNOWN)
 
 
 def test_a_listing_from_before_a_cut_says_nothing_of_what_took_an_offset_again() -> None:
@@ -300,7 +305,7 @@ def test_while_log_time_is_held_back_a_lower_end_may_be_still_to_come() -> None:
     listed(state, (5, 118), (9, 176), (12, 177))
     assert between(state) == (UNKNOWN, UNKNOWN)
     settle(state)
-    assert between(state) == (pytest.approx(16_001_000 + HELD // DRIFT, abs=1_000), UNKNOWN)
+    assert between(state) == (about(16_001_000 + HELD // DRIFT, within=1_000), UNKNOWN)
 
 
 def test_nor_is_all_here_by_two_clocks_that_are_further_apart_than_log_time_is_held_back() -> None:
@@ -312,7 +317,7 @@ def test_nor_is_all_here_by_two_clocks_that_are_further_apart_than_log_time_is_h
     assert between(state) == (UNKNOWN, UNKNOWN)
     listed(state, (5, 1300), (9, 1370), (12, 1371))
     settle(state)
-    assert between(state) == (pytest.approx(1_210_000_000 + HELD // DRIFT, abs=10_000), UNKNOWN)
+    assert between(state) == (about(1_210_000_000 + HELD // DRIFT, within=10_000), UNKNOWN)
 
 
 def test_nor_where_a_record_has_told_how_far_they_are_apart() -> None:
@@ -324,13 +329,13 @@ def test_nor_where_a_record_has_told_how_far_they_are_apart() -> None:
     apart, _ = between(state)
     later_by_a(state, (5, 3, 160))
     listed(state, (20, 1_100), (20, 1_200))
-    assert between(state)[0] == pytest.approx(apart, abs=500_000) and apart > 1_200_000_000
+    assert between(state)[0] == about(apart, within=500_000) and apart > 1_200_000_000
 
 
 def test_what_was_listed_before_a_cut_shows_what_lies_below_it() -> None:
     state = sent_by_a((0, 5, 100), (5, 5, 101))
     listed(state, (10, 116.004), (10, 116.5), (5, 117), (6, 118))
-    assert between(state) == (pytest.approx(16_005_000, abs=1_000), UNKNOWN), "the second may have been sent later"
+    assert between(state) == (about(16_005_000, within=1_000), UNKNOWN), "the second may have been sent later"
 
 
 def test_nor_once_a_later_boot_of_its_host_has() -> None:
@@ -429,11 +434,11 @@ def test_what_was_seen_may_be_here_before_what_was_sent() -> None:
     h.rows = []
     h.send("w", 0, 10, at=0, **timed("a", 100, 100))
     taken(state, h)
-    assert between(state) == (pytest.approx(15_006_000, abs=1_000), UNKNOWN)
+    assert between(state) == (about(15_006_000, within=1_000), UNKNOWN)
     h.rows = []
     h.send("w", 10, 10, at=10, **timed("a", 101, 101))
     taken(state, h)
-    assert between(state) == (pytest.approx(15_003_000, abs=1_000), UNKNOWN)
+    assert between(state) == (about(15_003_000, within=1_000), UNKNOWN)
 
 
 @pytest.mark.parametrize("sent", [True, False])

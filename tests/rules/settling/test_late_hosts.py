@@ -185,10 +185,10 @@ def test_a_late_reader_whose_clock_is_ahead_is_judged_by_what_was_settled_where_
             waiting = []
         store.feed(h.rows)
         h.rows = []
-    q, values = number("q"), [{"offset": 68, "writer": W, "seq": 34}]
-    evidence = {"process": q, "op": 35, "previous_op": 34, "previous_offset": 67, "offset": 69, "skipped": values}
-    message = f"process {q} went from offset 67 to 69 over 1 known values"
-    skip = Told("poll-skip", (q, 35), message, evidence, 50.0 if late else 61.0, context={"mode": "assign"})
+    who, values = number("q"), [{"offset": 68, "writer": W, "seq": 34}]
+    evidence = {"process": who, "op": 35, "previous_op": 34, "previous_offset": 67, "offset": 69, "skipped": values}
+    message = f"process {who} went from offset 67 to 69 over 1 known values"
+    skip = Told("poll-skip", (who, 35), message, evidence, 50.0 if late else 61.0, context={"mode": "assign"})
     assert whole(store, ["poll-skip"]) == ([skip] if there else [])
 
 
@@ -211,7 +211,7 @@ def test_what_a_late_reader_was_shown_contradicts_what_everybody_else_was(
     is_back(h, ("s", 3, None))
     store.feed(h.rows)
     ((writer, seq, _, offset),) = shown
-    other, at = number(writer), 8.5
+    other, then = number(writer), 8.5
     told = whole(store, ["inconsistent-offsets", "duplicate"])
     if (writer, seq) == ("w", 6):
         assert told == []
@@ -223,13 +223,13 @@ def test_what_a_late_reader_was_shown_contradicts_what_everybody_else_was(
     expected = [
         Told(
             "inconsistent-offsets", (offset,), f"offset {offset} holds 2 values: {listed}",
-            {"offset": offset, "values": values}, at,
+            {"offset": offset, "values": values}, then,
         )
     ]  # fmt: skip
     if writer == "w":
         twice = Told(
             "duplicate", (W, 5), f"value {W}/5 stands at offsets 5 and 6",
-            {"writer": W, "seq": 5, "offsets": [5, 6]}, at, context={"idempotent": "true"},
+            {"writer": W, "seq": 5, "offsets": [5, 6]}, then, context={"idempotent": "true"},
         )  # fmt: skip
         expected = [twice, *expected]
     assert told == expected
