@@ -13,16 +13,17 @@ from pathlib import Path
 from typing import Any, Final
 
 from monitor.diagrams.story import story, svg
+from rules.cycles.search import search
 from rules.vocabulary.catalogue import CATALOGUE
 from rules.vocabulary.finding import Finding
-from rules.vocabulary.slices import Altered, Run, Slice
+from rules.vocabulary.slices import Altered, Run, Slice, to_table
+from tests.rules import log_end_histories
 from tests.rules import test_cases as cases
 from tests.rules import test_classified as classified
 from tests.rules import test_committed_offsets as commits
 from tests.rules import test_cycles as cycles
 from tests.rules import test_fates as fates
 from tests.rules import test_foreign_commits as foreign_commits
-from tests.rules import test_log_ends as log_ends
 from tests.rules import test_registers as register_cases
 from tests.rules import test_sequences as sequences
 from tests.rules import test_stability as stability
@@ -31,6 +32,7 @@ from tests.rules import test_transactions as transactions
 from tests.rules import test_transforms as transforms
 from tests.rules.committed_offsets import later
 from tests.rules.histories import History, Store, number
+from tests.rules.transform_pair import Pair
 
 PICTURES: Final = Path(__file__).resolve().parents[2] / "docs" / "pictures"
 Build = Callable[[Any], object]
@@ -69,7 +71,7 @@ def of_cycle(told: str, **options: Any) -> Callable[[], Judged]:
 
     def judged() -> Judged:
         rows = cycles.rows(told)
-        return rows, cycles.search(cycles.to_table(rows), **options).findings
+        return rows, search(to_table(rows), **options).findings
 
     return judged
 
@@ -93,6 +95,11 @@ def altered(h: History) -> None:
         "r", "poll", polled=[Run(number("w"), 0, 10, 3)], mode="assign", isolation="read_committed",
         altered=[Altered(number("w"), 1, 11, 1, "key", "a", "b", 4)],
     )  # fmt: skip
+
+
+def twice(pair: Pair) -> None:
+    transforms.twice(pair)
+    pair.wait(30)
 
 
 def stopped(h: History) -> None:
@@ -152,9 +159,9 @@ HISTORIES: Final[dict[str, Callable[[], Judged]]] = {
     "offset-regression": finished(observed_after(commits.went_back)),
     "lost-commit": finished(observed_after(commits.dropped)),
     "foreign-commit": finished(observed_after(foreign_commits.too_high)),
-    "log-truncation": finished(log_ends.truncated),
+    "log-truncation": finished(log_end_histories.truncated),
     "sequence-loss": finished(lambda h: sequences.broken(h, start=0)),
-    "eos-violation": finished(lambda p: (transforms.twice(p), p.wait(30)), transforms.Pair),
+    "eos-violation": finished(twice, Pair),
     "nonlinearizable-register": registers,
     **{name: of_cycle(pair[0], ww=True) for name, pair in cycles.WRITE_WRITE.items()},
     **{name: of_cycle(pair[0]) for name, pair in cycles.WRITE_READ.items()},

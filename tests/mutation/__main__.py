@@ -191,7 +191,7 @@ def _tasks(file: str, reach: dict[str, dict[str, Any]], budget: float, passed: d
         repeated[name] += 1
         told = f"{file}|{functions[mutant.function]}|{mutant.change}|{repeated[name]}"
         key = hashlib.blake2b(told.encode(), digest_size=10).hexdigest()
-        tests, seconds, known = [], 0.0, passed.get(key, set[str]())
+        tests, seconds, known = list[str](), 0.0, passed.get(key, set[str]())
         for one in likeliest:
             if not _reaches(one, file, mutant) or (tests and seconds + one["seconds"] > budget):
                 continue

@@ -16,7 +16,8 @@ def corrupt(value: Any, by: int = 1) -> Any:
         case str():
             return f"~{value}~"
         case list() | tuple():
-            return value + type(value)([value[-1] if value else 0])
+            several: Any = value
+            return several + type(several)([several[-1] if several else 0])
         case dict():
             return dict(list(value.items())[:-1]) if value else {"corrupted": 1}
         case None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from tests.mutation.corrupt import MILLISECOND, NAME
@@ -139,7 +140,7 @@ def _of_node(node: ast.AST, place: _Place) -> Iterator[_Site]:
             yield from _guard(node)
         case ast.Dict():
             yield from _entries(node, place)
-        case ast.JoinedStr() if " " in "".join(p.value for p in node.values if isinstance(p, ast.Constant)):
+        case ast.JoinedStr() if " " in "".join(str(p.value) for p in node.values if isinstance(p, ast.Constant)):
             yield _corrupted(node, place, "message")
         case ast.Constant(value=str(text)) if text.count(" ") > 1 and not isinstance(place.parent, ast.JoinedStr):
             yield _corrupted(node, place, "message")
@@ -157,7 +158,11 @@ def _of_node(node: ast.AST, place: _Place) -> Iterator[_Site]:
 def _operands(node: ast.AST, values: list[ast.expr], place: _Place, word: str) -> Iterator[_Site]:
     for i, operand in enumerate(values):
         rest = [*values[:i], *values[i + 1 :]]
-        yield _Site(operand, f"drop `{_text(operand)}` from {word}", lambda rest=rest: place.put(_joined(node, rest)))
+        yield _Site(operand, f"drop `{_text(operand)}` from {word}", partial(_put_joined, place, node, rest))
+
+
+def _put_joined(place: _Place, node: ast.AST, rest: list[ast.expr]) -> None:
+    place.put(_joined(node, rest))
 
 
 def _joined(node: ast.AST, rest: list[ast.expr]) -> ast.expr:
@@ -193,14 +198,14 @@ def _chain(node: ast.Compare, place: _Place) -> Iterator[_Site]:
     for i, link in enumerate(links):
         rest: list[ast.expr] = [*links[:i], *links[i + 1 :]]
         kept = rest[0] if len(rest) == 1 else ast.BoolOp(ast.And(), rest)
-        yield _Site(node, f"drop `{_text(link)}` from the chain", lambda kept=kept: place.put(kept))
+        yield _Site(node, f"drop `{_text(link)}` from the chain", partial(place.put, kept))
 
 
 def _filters(node: ast.comprehension) -> Iterator[_Site]:
     for condition in node.ifs:
         if not isinstance(condition, ast.BoolOp):
             text = f"drop `if {_text(condition)}`"
-            yield _Site(condition, text, lambda condition=condition: node.ifs.remove(condition))
+            yield _Site(condition, text, partial(node.ifs.remove, condition))
 
 
 def _guard(node: ast.If) -> Iterator[_Site]:
@@ -208,7 +213,7 @@ def _guard(node: ast.If) -> Iterator[_Site]:
         return
     for value in (True, False):
         text = f"`if {_text(node.test)}` is always {str(value).lower()}"
-        yield _Site(node.test, text, lambda value=value: setattr(node, "test", ast.Constant(value)))
+        yield _Site(node.test, text, partial(setattr, node, "test", ast.Constant(value)))
 
 
 def _guards(body: list[ast.stmt]) -> bool:
