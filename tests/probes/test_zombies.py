@@ -42,10 +42,10 @@ def asked(probe: Probe, rounds: int = 1) -> list[Slice]:
 
 def committed(rows: list[Slice]) -> tuple[list[Slice], list[Slice]]:
     """The commits of members that live, and those of members that have left."""
-    every = [row for row in rows if row.settings["request"] == "OffsetCommit"]
+    every = [row for row in rows if known(row.settings)["request"] == "OffsetCommit"]
     return (
-        [row for row in every if "latest_generation" in row.settings],
-        [row for row in every if "latest_generation" not in row.settings],
+        [row for row in every if "latest_generation" in known(row.settings)],
+        [row for row in every if "latest_generation" not in known(row.settings)],
     )
 
 

@@ -18,16 +18,16 @@ def ints(values: Sequence[int]) -> Ints:
 def test_what_is_known_is_kept_only_where_it_is_more_and_within_its_bound() -> None:
     tops = known_ends.raised(Tops(), Tops(*(ints(c) for c in ([7, 7, 7, 3], [5, 6, 9, 1], [4, 4, 8, 1]))))
     assert (tops.domain.tolist(), tops.step.tolist(), tops.top.tolist()) == ([3, 7, 7], [1, 5, 9], [1, 4, 8])
-    asked = known_ends.known_before(tops, ints([7, 7, 7, 3, 5]), ints([5, 6, 10, 2, 9]))
-    assert asked.tolist() == [-1, 4, 8, 1, -1]
+    known, since = known_ends.known_before(tops, ints([7, 7, 7, 3, 5]), ints([5, 6, 10, 2, 9]))
+    assert (known.tolist(), since.tolist()) == ([-1, 4, 8, 1, -1], [-1, 5, 9, 1, -1])
     many = ints(range(STEPS_KEPT + 1))
-    known = known_ends.raised(Tops(), Tops(many * 0, many, many))
-    assert len(known) == STEPS_KEPT + 1
-    kept = known_ends.bounded(known, Listings())
+    every = known_ends.raised(Tops(), Tops(many * 0, many, many))
+    assert len(every) == STEPS_KEPT + 1
+    kept = known_ends.bounded(every, Listings())
     assert len(kept) <= STEPS_KEPT
     assert kept.top[-1] == STEPS_KEPT
     waiting = Listings(ints([0, 0, 0]), ints([0, 0, 9]), ints([0, 100, 50]), ints([1, 1, 1]), ints([0, 100, 50]))
-    beside = known_ends.bounded(known, waiting)
+    beside = known_ends.bounded(every, waiting)
     assert beside.top.tolist() == [99, *kept.top.tolist()]
 
 

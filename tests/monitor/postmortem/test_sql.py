@@ -295,12 +295,10 @@ def test_what_was_written_over_is_lost_where_nobody_listed_an_end_between(
 def test_an_incident_that_came_back_tells_of_each_time(tmp_path: Path) -> None:
     """Of five outages of a cluster within minutes, the last alone could be asked for."""
     write(tmp_path, *STARTS, *OPERATIONS)
-    away = [
-        finding("cluster-unreachable", (), at=at, event=event, topic="", partition=-1, evidence={"brokers": [1]})
-        for start in (0, 100, 200)
-        for at, event in ((start, "opened"), (start + 40, "closed"))
-    ]
-    record(tmp_path, *away)
+    where: dict[str, Any] = {"topic": "", "partition": -1, "evidence": {"brokers": [1]}}
+    for start in (0, 100, 200):
+        record(tmp_path, finding("cluster-unreachable", (), "opened", at=start, **where))
+        record(tmp_path, finding("cluster-unreachable", (), "closed", at=start + 40, **where))
     with Database(sources(tmp_path, now=NOON + 600 * S)) as opened:
         ((since, until, spells),) = opened.run("select since, until, spells from incidents")
     assert [(one["since"], one["until"]) for one in spells] == [(at(100 * i), at(100 * i + 40)) for i in range(3)]
