@@ -135,7 +135,7 @@ class _Pass(BaseHTTPRequestHandler):
         answer = behind.getresponse()
         said = answer.read()
         behind.close()
-        if self.server.lost and self.command == "PUT" and self.path.endswith(".json") and answer.status == 200:
+        if self.server.lost and self.command == "PUT" and self.path.endswith(".json") and answer.status in (200, 201):
             self.server.lost -= 1
             self.close_connection = True
             return
