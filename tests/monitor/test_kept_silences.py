@@ -137,6 +137,7 @@ def test_without_a_url_they_are_in_the_data_folder(tmp_path: Path) -> None:
     assert isinstance(silences_beside(tmp_path / "tables", tmp_path / "alerts"), FolderSilences)
 
 
+@pytest.mark.long
 def test_the_commands_of_a_host_that_has_only_the_url(tables: TableUrl, server: int, tmp_path: Path) -> None:
     """As of whoever is on call, with nothing but the configuration."""
     watching = JobConfig(root=tmp_path / "watching", tables=tables, history=tmp_path / "history")

@@ -142,6 +142,7 @@ def tell_of(url: str, id_: str) -> None:
     urllib.request.urlopen(asked, timeout=30).close()
 
 
+@pytest.mark.long
 def test_where_no_monitor_works_its_silence_is_ended_in_alertmanager_too(data: Path, tmp_path: Path) -> None:
     silences, now = FolderSilences(path_of(data / "alerts")), datetime.now(UTC)
     one, other = (

@@ -37,6 +37,7 @@ def program(within: float, what: str) -> subprocess.Popen[str]:
     return begun
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("within", "what", "code", "said"),
     # The one that may not be ended is on a machine that may stand still, too.
@@ -61,6 +62,7 @@ def test_a_process_that_was_stopped_goes_on() -> None:
     assert (running.returncode, out, err) == (0, "over\n", "")
 
 
+@pytest.mark.long
 def test_a_process_that_was_stopped_with_the_one_beside_it_goes_on() -> None:
     """As in a container that was frozen, or a laptop that was closed: all of that time is one step."""
     with program(2, "time.sleep(8)") as running:

@@ -120,6 +120,7 @@ def test_it_is_looked_at_once_in_a_while(folder: Path, monkeypatch: pytest.Monke
     assert looked == [folder]
 
 
+@pytest.mark.long
 def test_probes_end_in_order_at_the_bound_and_begin_anew_below_it(running: Running) -> None:
     running.start(journal_max_gb=2e-6)
     running.until(1, "close")

@@ -174,6 +174,7 @@ def test_a_store_that_is_away_holds_up_what_is_written_until_it_is_back(
     assert lease.lost is not None
 
 
+@pytest.mark.long
 def test_what_is_under_way_when_the_lease_is_lost_is_refused(tables: TableUrl) -> None:
     """The one that has lost it does not know: its clock stands still. What it sends comes after the other's first
     look."""

@@ -286,6 +286,7 @@ def test_where_nothing_may_be_written_is_told(log: History, proxy: Proxy) -> Non
     )
 
 
+@pytest.mark.long
 def test_a_store_that_fails_while_somebody_reads_is_told_in_a_line(log: History) -> None:
     append(log, version=1)
     url = TableUrl(log.uri)

@@ -49,6 +49,7 @@ def rebuilt(
     return {r["id"]: r for r in rows if CATALOGUE[r["anomaly"]].kind == "violation"}, said
 
 
+@pytest.mark.long
 def test_what_is_older_and_was_judged_is_not_read(tmp_path: Path, parts: list[list[Slice]]) -> None:
     config = JobConfig(root=tmp_path)
     for part in parts:

@@ -59,6 +59,7 @@ def numbers(tables: TableUrl) -> list[int]:
     return sorted(read_table(tables, "findings")["batch"].to_pylist())
 
 
+@pytest.mark.long
 def test_a_batch_that_is_run_again_is_there_once(tables: TableUrl) -> None:
     told: list[Batch] = []
     sink(tables, told).accept(0, verdicts(finding(1)))
@@ -83,6 +84,7 @@ def test_a_batch_whose_answers_are_all_lost_is_there_once_and_no_replay(tables: 
     assert [read_table(tables, name).num_rows for name in WRITTEN] == [1, 1, 1]
 
 
+@pytest.mark.long
 def test_a_store_that_is_slow_and_refuses_now_and_then_loses_nothing(tables: TableUrl, proxy: Proxy) -> None:
     writing = sink(tables)
     for number in range(3):
@@ -169,6 +171,7 @@ def test_what_is_no_batch_of_anybody_is_there_once_where_its_answer_is_lost(tabl
     assert (read_table(tables, "findings").num_rows, proxy.lost) == (1, 1)
 
 
+@pytest.mark.long
 def test_the_tables_are_kept_small_where_they_are(
     tables: TableUrl, server: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -190,6 +193,7 @@ def test_the_tables_are_kept_small_where_they_are(
     assert numbers(tables) == []
 
 
+@pytest.mark.long
 def test_two_who_write_at_once_lose_nothing_of_each_other(tables: TableUrl) -> None:
     writers = [open_table(tables, "findings") for _ in range(3)]
     sink(tables).accept(0, verdicts(finding(0)))

@@ -188,6 +188,7 @@ VALUES = st.recursive(
 )
 
 
+@pytest.mark.long
 @settings(max_examples=120, deadline=None)
 @given(st.lists(st.dictionaries(NAMES.map(":{}".format), VALUES, max_size=3), max_size=4), st.booleans(), st.data())
 def test_reads_back_what_is_printed_however_it_is_cut(values: list[Any], vector: bool, data: st.DataObject) -> None:

@@ -41,6 +41,7 @@ def kept(folder: Path, rows: list[Slice], commits: int = 7) -> Path:
     return folder
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fault", ["duplicate", "lost-write", "G1a", "torn-transaction committed", "corrupted-record"])
 def test_a_kept_log_has_the_verdict_of_a_live_one(
     fault: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
