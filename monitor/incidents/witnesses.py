@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rules.audit.leader_epochs import epoch_at
 from rules.vocabulary.times import micros
 from streaming_jobs.location import TableLocation, opened
 
@@ -28,7 +29,7 @@ Value = tuple[int, int]
 
 _COLUMNS: Final = (
     "process", "op", "f", "type", "error", "transactional_id", "txn", "txn_intent", "end_invoked", "invoked",
-    "completed", "sent", "polled", "irregular", "position_before", "position_after", "isolation", "mode",
+    "completed", "sent", "polled", "irregular", "epochs", "position_before", "position_after", "isolation", "mode",
 )  # fmt: skip
 
 
@@ -105,8 +106,9 @@ def operations(history: TableLocation, about: Asked) -> pa.Table | None:
     if log is None:
         return None
     field = pc.field
-    table = log.to_pyarrow_dataset().to_table(
-        columns=list(_COLUMNS),
+    rows = log.to_pyarrow_dataset()
+    table = rows.to_table(
+        columns=[name for name in _COLUMNS if name in rows.schema.names],  # an earlier version's lacks some
         filter=(field("date").isin(_dates(about.at)))
         & (field("topic_id") == about.topic_id if about.topic_id else field("topic") == about.topic)
         & (field("partition") == about.partition)
@@ -258,7 +260,9 @@ def _told(row: Mapping[str, Any], about: Asked, offsets: Set[int]) -> Iterator[W
     how = ", ".join(part for part in (row["isolation"], row["mode"], row["type"]) if part)
     for value, offset in given:
         # A poll knows what it is given when it returns: called before a record is sent, it may well bring it.
-        yield Witness(row["completed"] or at, process, f"was given {value} at offset {offset} ({how})")
+        epoch = None if offset is None else epoch_at(row.get("epochs") or (), offset)
+        led = "" if epoch is None else f" of leader epoch {epoch}"
+        yield Witness(row["completed"] or at, process, f"was given {value} at offset {offset}{led} ({how})")
     broken = {one["offset"]: one["status"] for one in row["irregular"] or ()}
     for offset in sorted(offsets & broken.keys()):
         yield Witness(

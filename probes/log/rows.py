@@ -28,6 +28,7 @@ FIELDS: Final = (
     "txn_intent", "txn_partitions", "isolation", "mode", "log_start", "log_end", "last_stable", "committed", "group",
     "assigned", "rebalanced", "irregular", "kind", "settings", "marks", "boot",
     "end_invoked", "mono_end_invoked", "sources", "registers", "reached", "altered",
+    "epochs",
 )  # fmt: skip
 """Those that most rows have come first."""
 

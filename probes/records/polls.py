@@ -15,14 +15,14 @@ from probes.records.envelope import alterations
 from probes.records.ordinary import FEW, ordinary
 from probes.records.tag import Decoded, Numbers, fold_partitions, irregular
 from probes.topology import Partition
-from rules.vocabulary.slices import Altered, Irregular
+from rules.vocabulary.slices import Altered, Irregular, LeaderEpoch
 
 
 @dataclass(frozen=True, slots=True)
 class Polled:
     """The records of one partition, in the order they came. `next` is the offset after the last; `altered` are those of
     the runs that differ from what was sent beside their values; `irregular` is how many belong to no run, of which
-    `decoded` may list some."""
+    `decoded` may list some; `epochs` are those of all of them."""
 
     decoded: Decoded
     count: int
@@ -30,6 +30,7 @@ class Polled:
     next: int
     altered: Sequence[Altered] = ()
     irregular: int = 0
+    epochs: Sequence[LeaderEpoch] = ()
 
     @property
     def told(self) -> int:
@@ -80,10 +81,11 @@ def _of_topic(
     if sum(map(len, partitions.values())) <= FEW and (found := ordinary(topic, partitions, known)) is not None:
         return {
             (topic, partition): Polled(
-                Decoded(found[partition], []), len(records), records[0].offset(), records[-1].offset() + 1, []
+                Decoded(found[partition], []), len(records), records[0].offset(), records[-1].offset() + 1, [],
+                epochs=leader_epochs(records),
             )
             for partition, records in partitions.items()
-        }
+        }  # fmt: skip
     every = [record for records in partitions.values() for record in records]
     offsets = [record.offset() for record in every]
     values = [record.value() for record in every]
@@ -99,7 +101,13 @@ def _of_topic(
         allowance.spend(len(listed))
         odd_places += (odd + begin).tolist()
         polled[topic, partition] = Polled(
-            Decoded(folded, listed), len(records), offsets[begin], offsets[end - 1] + 1, [], len(odd)
+            Decoded(folded, listed),
+            len(records),
+            offsets[begin],
+            offsets[end - 1] + 1,
+            [],
+            len(odd),
+            leader_epochs(records),
         )
         begin = end
     if alterations(every, values, odd_places):
@@ -107,6 +115,21 @@ def _of_topic(
             altered = alterations(records, [record.value() for record in records], odd.tolist())
             polled[topic, partition] = replace(polled[topic, partition], altered=altered)
     return polled
+
+
+def leader_epochs(records: Sequence[Any]) -> list[LeaderEpoch]:
+    """Those of a partition's records, as they came. An epoch is that of many: all are asked only where the first and
+    the last have another, so that one which comes and goes between two of the same is not seen."""
+    first, last = records[0].leader_epoch(), records[-1].leader_epoch()
+    if first is None or last is None or min(first, last) < 0:
+        return []
+    found = [LeaderEpoch(first)]
+    if first != last:
+        for record in records:
+            epoch = record.leader_epoch()
+            if epoch is not None and epoch != found[-1].epoch:
+                found.append(LeaderEpoch(epoch, record.offset()))
+    return found
 
 
 def _listed(

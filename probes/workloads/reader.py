@@ -170,6 +170,7 @@ class Reader(Probe):
             self.log.row(
                 where, "poll", "ok", op, invoked, completed,
                 polled=part.decoded.runs, irregular=part.decoded.irregular, altered=part.altered,
+                epochs=part.epochs,
                 position_before=self.position.get(where), position_after=after[where],
                 isolation=self.isolation, mode=self._mode, rebalanced=where in self._rebalanced,
             )

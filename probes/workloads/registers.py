@@ -206,8 +206,9 @@ class Registers(Probe):
         rows = [
             self.log.row(
                 where, "poll", "ok", op, invoked, completed, polled=part.decoded.runs,
-                irregular=part.decoded.irregular, altered=part.altered, position_before=self.copy.next.get(where),
-                position_after=after[where], isolation=self.isolation, mode="assign",
+                irregular=part.decoded.irregular, altered=part.altered, epochs=part.epochs,
+                position_before=self.copy.next.get(where), position_after=after[where], isolation=self.isolation,
+                mode="assign",
             )
             for where, part in polled.items()
         ]  # fmt: skip

@@ -42,6 +42,7 @@ from rules.arrays.columns import (
     Runs,
 )
 from rules.arrays.intervals import Ints, indices
+from rules.audit.leader_epochs import epoch_of, epochs_around
 from rules.audit.readings import Excerpt, Read, Readings
 from rules.vocabulary.finding import Finding
 from rules.vocabulary.slices import Place
@@ -189,9 +190,11 @@ def _told(
     """What a stretch tells: see `_differences`."""
     labels = sorted({label for _, label in stretch.having}, key=lambda label: (label[0], -label[1]))
     if len(labels) > 1:
-        first = {label: min(reads[r].completed for r, own in stretch.having if own == label) for label in labels}
-        at = max(first.values())
-        yield stretch.start, stretch.end - stretch.start, lambda offset: _inconsistent(offset, labels, at)
+        first = {
+            label: min((reads[r] for r, own in stretch.having if own == label), key=lambda read: read.completed)
+            for label in labels
+        }
+        yield stretch.start, stretch.end - stretch.start, lambda offset: _inconsistent(readings, first, offset)
         return
     having = [reads[read] for read, _ in stretch.having]
     left = _left_behind(having)
@@ -204,11 +207,12 @@ def _told(
         return
     for low, high in _not_in(readings.failed.get(writer), stretch.start - shift, stretch.end - shift):
         if vanished:
-            yield low + shift, high - low, partial(_missing, "vanished-record", (writer, shift), *vanished)
+            yield low + shift, high - low, partial(_missing, readings, "vanished-record", (writer, shift), *vanished)
             continue
         for begin, until, sent in readings.sent(writer, low, high):
             if pair := _earliest(_counting(without, sent), having):
-                yield begin + shift, until - begin, partial(_missing, "late-record", (writer, shift), pair[1], pair[0])
+                told = partial(_missing, readings, "late-record", (writer, shift), pair[1], pair[0])
+                yield begin + shift, until - begin, told
 
 
 def _counting(without: list[Read], sent: Read | None) -> list[Read]:
@@ -262,14 +266,19 @@ def _not_in(failed: tuple[Ints, Ints] | None, start: int, end: int) -> Iterator[
         yield start, end
 
 
-def _inconsistent(offset: int, labels: list[Label], at: int) -> Difference:
-    found = [(writer, offset - shift) for writer, shift in labels]
-    told = {"offset": offset, "values": [{"writer": w, "seq": s} for w, s in found]}
-    both = " and ".join(f"{w}/{s}" for w, s in found)
-    return "inconsistent-offsets", (offset,), f"offset {offset} holds {len(found)} values: {both}", told, at
+def _inconsistent(readings: Readings, first: Mapping[Label, Read], offset: int) -> Difference:
+    """`first`: who was given which value first."""
+    values = []
+    for (writer, shift), read in first.items():
+        epoch = epoch_of(readings.columns.table, read.row, offset)
+        values.append({"writer": writer, "seq": offset - shift} | ({} if epoch is None else {"leader_epoch": epoch}))
+    both = " and ".join(f"{one['writer']}/{one['seq']}" for one in values)
+    message = f"offset {offset} holds {len(values)} values: {both}"
+    at = max(read.completed for read in first.values())
+    return "inconsistent-offsets", (offset,), message, {"offset": offset, "values": values}, at
 
 
-def _missing(name: str, label: Label, saw: Read, passed: Read, offset: int) -> Difference:
+def _missing(readings: Readings, name: str, label: Label, saw: Read, passed: Read, offset: int) -> Difference:
     writer, seq = label[0], offset - label[1]
     if name == "vanished-record":
         message = (
@@ -281,9 +290,13 @@ def _missing(name: str, label: Label, saw: Read, passed: Read, offset: int) -> D
             f"value {writer}/{seq} was polled at offset {offset} by process {saw.process}, and process {passed.process}"
             " had passed that offset before, when nothing was there"
         )
-    evidence = {
+    evidence: dict[str, Any] = {
         "writer": writer, "seq": seq, "offset": offset, "process": saw.process, "op": saw.op,
         "passed_process": passed.process, "passed_op": passed.op,
         "apart_s": round(abs(passed.completed - saw.completed) / 1e6, 6),
     }  # fmt: skip
+    if (epoch := epoch_of(readings.columns.table, saw.row, offset)) is not None:
+        evidence["leader_epoch"] = epoch
+    if epochs := epochs_around(readings.columns.table, passed.row, offset):
+        evidence["passed_leader_epochs"] = epochs
     return name, (offset, writer, seq), message, evidence, max(saw.completed, passed.completed)

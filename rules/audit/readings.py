@@ -54,6 +54,8 @@ class Read:
     mono_invoked: int
     mono_completed: int
     ok: bool
+    row: int = -1
+    """Its row's place among all that were given."""
 
     def before(self, other: Read) -> bool:
         """Had this operation certainly ended when the other began?"""
@@ -186,7 +188,7 @@ class Readings:
             process=int(columns.process[row]), op=int(columns.op[row]), boot=boot or "",
             invoked=int(columns.invoked[row]), completed=int(columns.completed[row]),
             mono_invoked=-1 if begun is None else begun, mono_completed=-1 if ended is None else ended,
-            ok=bool(columns.type[row] == OK),
+            ok=bool(columns.type[row] == OK), row=row,
         )  # fmt: skip
 
     def sent(self, writer: int, start: int, end: int) -> Iterator[tuple[int, int, Read | None]]:

@@ -62,6 +62,7 @@ STANDING_VALUE: Final = optional(
     Field("partition", "int", "partition", "its partition, if it was sent elsewhere"),
     Field("run", "str", "", "its run, if it was sent elsewhere"),
     Field("hash", "int", "hash", "of its bytes, if it has another version of the tag, which names no value"),
+    Field("leader_epoch", "int", "epoch", "of the leader that had appended it, if a reader's rows tell"),
 )
 """One of several values at one offset."""
 
@@ -74,6 +75,14 @@ READINGS: Final = (
     Field("passed_process", "int", "process", "who passed the offset without it"),
     Field("passed_op", "int", "operation", "by which operation"),
     Field("apart_s", "float", "s", "between the completions of both"),
+    Field("leader_epoch", "int", "epoch", "of the leader that had appended the value", optional=True),
+    Field(
+        "passed_leader_epochs",
+        "list of int",
+        "epoch",
+        "of what the other one was given next below and next above",
+        optional=True,
+    ),
 )
 """Two operations that read one offset differently."""
 

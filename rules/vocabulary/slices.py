@@ -118,6 +118,14 @@ class Altered(NamedTuple):
     leader_epoch: Int32 | None = None
 
 
+class LeaderEpoch(NamedTuple):
+    """The leader epoch as of which records were appended that an operation polled, as their brokers tell it: of those
+    from `offset` on, absent of the first ones that it polled, and up to the next such entry."""
+
+    epoch: Int32
+    offset: int | None = None
+
+
 class Mark(NamedTuple):
     """How far one process's log is complete, as its host's committer knew it when it wrote the mark.
 
@@ -230,6 +238,8 @@ class Slice:
     polled: Sequence[Run] = ()
     irregular: Sequence[Irregular] = ()
     altered: Sequence[Altered] = ()
+    epochs: Sequence[LeaderEpoch] = ()
+    """Of the polled records, irregular ones as well; empty where brokers tell none."""
     sources: Sequence[Run] = ()
     """The input records that a transform's output records (`sent`, in the order of their seqs) reflect: their writer
     and seq, and the offset in the input partition of the same number; the row's `group` is the transform's."""

@@ -48,11 +48,11 @@ _OFFSETS: Final = (
     "position_before", "position_after", "log_start", "log_end", "last_stable", "committed", "reached", "offset",
 )  # fmt: skip
 _COUNTERS: Final = ("op", "slice", "seq", "index", "slices")
-_IDS: Final = ("partition", "process", "txn", "writer", "mono_invoked", "mono_completed", "mono_end_invoked")
+_IDS: Final = ("partition", "process", "txn", "writer", "epoch", "mono_invoked", "mono_completed", "mono_end_invoked")
 _TIMES: Final = ("invoked", "completed", "end_invoked", "through", "ended")
 _STRANGERS: Final = ("writer", "seq", "partition")
 """What an irregular record says of itself: anybody's bytes, told on and compared with nothing."""
-_LISTS: Final = ("sent", "polled", "irregular", "altered", "marks", "txn_partitions", "sources", "registers")
+_LISTS: Final = ("sent", "polled", "irregular", "altered", "epochs", "marks", "txn_partitions", "sources", "registers")
 
 MAX_OFFSET: Final = 2**48
 """A partition that is given a million records a second comes here after nine years."""

@@ -13,7 +13,7 @@ from deltalake import write_deltalake
 from monitor.commands.explain import lines
 from monitor.incidents.explained import Explained, Wanted, began, find, naming, shown
 from monitor.incidents.witnesses import Asked, asked, names, nearby, operations, witnesses
-from rules.vocabulary.slices import Irregular, Run, Slice, to_table
+from rules.vocabulary.slices import Irregular, LeaderEpoch, Run, Slice, to_table
 from streaming_jobs.tables.delta_tables import read_table
 from tests.alerts.incidents import incident
 from tests.monitor.rows import NOON, finding, record
@@ -68,6 +68,18 @@ def test_who_sent_it_who_was_given_it_and_who_went_past_it(history: Path) -> Non
         (READER, f"was given {WRITER}/6 at offset 101 (read_committed, assign, ok)"),
         (OTHER, "went past offset 101, from 96 to 104, and was given nothing (read_committed, assign, ok)"),
     ]
+
+
+def test_the_leader_epoch_of_what_it_was_given_is_told_where_the_log_has_it(tmp_path: Path) -> None:
+    epochs = [LeaderEpoch(3), LeaderEpoch(5, 101)]
+    rows = to_table([slice_("poll", READER, 1, polled=[Run(WRITER, 5, 100, 2)], epochs=epochs)])
+    write_deltalake(str(tmp_path / "new"), rows, partition_by=["date"])
+    write_deltalake(str(tmp_path / "old"), rows.drop_columns(["epochs"]), partition_by=["date"])
+    assert told(tmp_path / "new", offsets=[100, 101]) == [
+        (READER, f"was given {WRITER}/5 at offset 100 of leader epoch 3 (ok)"),
+        (READER, f"was given {WRITER}/6 at offset 101 of leader epoch 5 (ok)"),
+    ]
+    assert [did for _, did in told(tmp_path / "old", offsets=[101])] == [f"was given {WRITER}/6 at offset 101 (ok)"]
 
 
 def test_the_transaction_behind_a_value_is_told_though_the_finding_does_not_name_it(history: Path) -> None:

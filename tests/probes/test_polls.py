@@ -14,7 +14,8 @@ from probes.records.allowance import A_SECOND, AT_ONCE, LEAST, Allowance, chosen
 from probes.records.envelope import headers_of
 from probes.records.polls import Polled, sort_out
 from probes.records.tag import KEY, Encoder, decode
-from rules.vocabulary.slices import Run
+from probes.workloads.transactional.transaction_course import epochs_of
+from rules.vocabulary.slices import LeaderEpoch, Run
 from tests.known import known
 from tests.rules.histories import History, Store, number
 
@@ -202,3 +203,50 @@ def test_what_is_ours_is_judged_beside_a_flood() -> None:
         store.feed(h.rows)
         assert {f.anomaly for f in store.findings} == {"corrupted-record", *(["duplicate"] if guilty else [])}
         assert len(h.rows) < 400 and len([f for f in store.findings if f.anomaly == "duplicate"]) == 2 * guilty
+
+
+def appended(offset: int, epoch: int | None, count: int = 1) -> list[Message]:
+    """Records of one leader epoch; None: of a broker that tells none."""
+    told = {} if epoch is None else {"leader_epoch": epoch}
+    return [
+        Message(
+            topic=HERE[0], partition=HERE[1], offset=offset + i, value=value, key=value[KEY],
+            timestamp=(TIMESTAMP_CREATE_TIME, SENT // 1000), headers=headers_of(value) if value[4] & 16 else None,
+            **told,
+        )
+        for i, value in enumerate(tagged("ours", offset, count))
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("many", [1, 300], ids=["few", "in columns"])
+@pytest.mark.parametrize(
+    ("epochs", "told"),
+    [
+        ([4, 4], [LeaderEpoch(4)]),
+        ([4, 6], [LeaderEpoch(4), LeaderEpoch(6, 1)]),
+        ([4, 4, 6, 6, 7], [LeaderEpoch(4), LeaderEpoch(6, 2), LeaderEpoch(7, 4)]),
+        ([6, 4], [LeaderEpoch(6), LeaderEpoch(4, 1)]),
+        ([None, None], []),
+        ([None, 4], []),
+        ([4, None], []),
+    ],
+    ids=str,
+)
+def test_leader_epochs_are_told_where_they_begin(epochs: list[int | None], told: list[LeaderEpoch], many: int) -> None:
+    records = [one for at, epoch in enumerate(epochs) for one in appended(at * many, epoch, many)]
+    found, _ = sort_out(records, ["ours"], Allowance(Clock().monotonic_ns))
+    expected = [LeaderEpoch(one.epoch, None if one.offset is None else one.offset * many) for one in told]
+    assert found[HERE].epochs == expected
+
+
+def test_leader_epochs_of_several_polls_are_those_of_one() -> None:
+    polls = [
+        appended(0, 4, 3),
+        appended(3, 4, 2),
+        appended(5, 6, 1) + appended(6, 7, 1),
+        appended(7, None),
+        appended(8, 8),
+    ]
+    parts = [sort_out(poll, ["ours"], Allowance(Clock().monotonic_ns))[0][HERE] for poll in polls]
+    assert epochs_of(parts) == [LeaderEpoch(4), LeaderEpoch(6, 5), LeaderEpoch(7, 6), LeaderEpoch(8, 8)]
+    assert epochs_of(parts[3:4]) == epochs_of([]) == []

@@ -13,7 +13,7 @@ from probes.records.tag import Encoder
 from probes.topology import Partition
 from probes.workloads.probe import Carried, Probe
 from probes.workloads.reader import Reader
-from rules.vocabulary.slices import Run, Slice
+from rules.vocabulary.slices import LeaderEpoch, Run, Slice
 from tests.known import known
 from tests.probes.conftest import MakeStage, Stage, witness
 
@@ -69,6 +69,7 @@ def test_an_assigned_reader_logs_runs_and_positions_that_join_on(stage: MakeStag
     assert [row.position_before for row in rows[1:]] == [row.position_after for row in rows[:-1]]
     assert rows[-1].position_after == 35
     assert sum(run.length for row in rows for run in row.polled) == 35
+    assert {tuple(row.epochs) for row in rows} == {(LeaderEpoch(0),)}, "nobody else has led it"
     assert rows[0].polled[0][:3] == (WRITER, 0, 0)
     assert {(row.type, row.mode, row.isolation, row.rebalanced) for row in rows} == {
         ("ok", "assign", "read_committed", False)

@@ -13,7 +13,7 @@ from probes.records.delivery import Batch, runs_to_send
 from probes.records.polls import Polled
 from probes.topology import Partition
 from probes.workloads.probe import Counters
-from rules.vocabulary.slices import Irregular, Outcome, Run
+from rules.vocabulary.slices import Irregular, LeaderEpoch, Outcome, Run
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +81,18 @@ def renumbered(parts: Sequence[Polled]) -> list[Irregular]:
         irregular += [one._replace(index=base + one.index) for one in part.decoded.irregular]
         base += part.told
     return irregular
+
+
+def epochs_of(parts: Sequence[Polled]) -> list[LeaderEpoch]:
+    """The leader epochs of what several polls of one partition brought."""
+    told: list[LeaderEpoch] = []
+    for part in parts:
+        for one in part.epochs:
+            if not told:
+                told.append(one)
+            elif told[-1].epoch != one.epoch:
+                told.append(LeaderEpoch(one.epoch, part.first if one.offset is None else one.offset))
+    return told
 
 
 def unsent(course: Course) -> dict[Partition, list[Run]]:

@@ -30,7 +30,7 @@ from probes.workloads.pace import Pace
 from probes.workloads.probe import Probe
 from probes.workloads.refusals import refusals
 from probes.workloads.transactional.read_back import ReadBack
-from probes.workloads.transactional.transaction_course import Course, Outline, outline, renumbered
+from probes.workloads.transactional.transaction_course import Course, Outline, epochs_of, outline, renumbered
 from probes.workloads.transactional.transaction_run import TransactionRun
 from probes.workloads.transactional.transactor import Transactor
 from rules.vocabulary.slices import Isolation, Mode, Outcome, Run, Slice
@@ -272,7 +272,7 @@ class Transactions(Probe):
                     error=course.error.code if course.error else None,
                     txn=course.txn, txn_partitions=touched, txn_intent=course.intent, sent=sent.get(where, ()),
                     polled=[run for part in parts for run in part.decoded.runs], irregular=renumbered(parts),
-                    altered=[one for part in parts for one in part.altered],
+                    altered=[one for part in parts for one in part.altered], epochs=epochs_of(parts),
                     position_before=course.before.get(where), position_after=course.after.get(where),
                     committed=course.after.get(where) if course.offsets_sent else None,
                     group=self.group if course.offsets_sent and where in course.after else None,

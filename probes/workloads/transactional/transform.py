@@ -46,7 +46,7 @@ from probes.workloads.pace import Pace
 from probes.workloads.probe import Probe
 from probes.workloads.refusals import refusals
 from probes.workloads.transactional.membership import MEMBERSHIPS, Membership, seek
-from probes.workloads.transactional.transaction_course import Course, renumbered
+from probes.workloads.transactional.transaction_course import Course, epochs_of, renumbered
 from probes.workloads.transactional.transaction_run import TransactionRun
 from probes.workloads.transactional.transactor import Transactor
 from rules.vocabulary.slices import Isolation, Mode, Outcome, Run, Slice
@@ -267,7 +267,7 @@ class Transform(Probe):
             rows += [
                 self.log.row(
                     where, "poll", "ok", op, invoked, completed, polled=part.decoded.runs,
-                    irregular=part.decoded.irregular, altered=part.altered,
+                    irregular=part.decoded.irregular, altered=part.altered, epochs=part.epochs,
                     position_before=self.position.get(where), position_after=part.next, isolation=self.isolation,
                     mode=self.mode, rebalanced=where in self.membership.rebalanced,
                 )
@@ -402,7 +402,7 @@ class Transform(Probe):
                 parts = course.polled[where]
                 own = {
                     "polled": [run for part in parts for run in part.decoded.runs], "irregular": renumbered(parts),
-                    "altered": [one for part in parts for one in part.altered],
+                    "altered": [one for part in parts for one in part.altered], "epochs": epochs_of(parts),
                     "position_before": course.before.get(where), "position_after": course.after.get(where),
                     "committed": course.after.get(where) if course.offsets_sent else None,
                     "group": self.group if course.offsets_sent else None, "rebalanced": course.rebalanced,

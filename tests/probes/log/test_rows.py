@@ -8,7 +8,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from probes.log.rows import FIELDS, Shared, pack, table, unpack
-from rules.vocabulary.slices import FUNCTIONS, OUTCOMES, SLICE_SCHEMA, Altered, Irregular, Mark, Run, Slice, to_table
+from rules.vocabulary.slices import (
+    FUNCTIONS,
+    OUTCOMES,
+    SLICE_SCHEMA,
+    Altered,
+    Irregular,
+    LeaderEpoch,
+    Mark,
+    Run,
+    Slice,
+    to_table,
+)
 
 SHARED = Shared("c", "run", 42, "boot-1")
 
@@ -28,6 +39,7 @@ irregular = st.lists(
 altered = st.lists(st.builds(Altered, int63, int63, int63, int63, text, text, text, st.none() | small), max_size=2).map(
     tuple
 )
+epochs = st.lists(st.builds(LeaderEpoch, small, maybe), max_size=3).map(tuple)
 slices = st.builds(
     Slice,
     cluster=st.just("c"), run=st.just("run"), process=st.just(42), topic_id=text, topic=text, partition=small, op=int63,
@@ -36,8 +48,8 @@ slices = st.builds(
     txn_partitions=st.none() | st.lists(st.tuples(text, small), min_size=1, max_size=3).map(tuple),
     txn_intent=st.sampled_from([None, "commit", "abort"]), boot=st.sampled_from([None, "boot-1", "boot-2"]),
     mono_invoked=maybe, mono_completed=maybe, sent=runs, polled=runs, irregular=irregular, altered=altered,
-    position_before=maybe, position_after=maybe, log_start=maybe, log_end=maybe, last_stable=maybe, committed=maybe,
-    group=st.none() | text,
+    epochs=epochs, position_before=maybe, position_after=maybe, log_start=maybe, log_end=maybe, last_stable=maybe,
+    committed=maybe, group=st.none() | text,
     isolation=st.sampled_from([None, "read_committed"]), mode=st.sampled_from([None, "assign"]),
     assigned=st.none() | st.booleans(), rebalanced=st.none() | st.booleans(), kind=st.none() | text,
     settings=st.none() | st.dictionaries(text, text, min_size=1, max_size=3),
