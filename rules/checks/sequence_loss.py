@@ -11,13 +11,16 @@ nothing is concluded. A writer that had nothing acknowledged proves nothing eith
 then on something that it had sent, because its operation ended without an answer, or was aborted with a record that had
 none: its client may go on with the sequence number after those that the broker never saw.
 
-State: the errors that wait for their log start, what each living process had acknowledged, and operations without an
-answer; of errors and of these the newest `KEPT`, beside those that log time has not come to.
+State: the errors that wait for their log start, the newest `KEPT` beside those that log time has not come to; what each
+living process had acknowledged; and operations without an answer, all of them: a writer that gave up must not be called
+one that did not. Of more than `KEPT` those go that their process was acknowledged something after, and each process's
+others become one (`_in_brief`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Final
 
 import numpy as np
@@ -25,7 +28,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rules.arrays.columns import FAIL, FEW, INFO, SEND, TXN, Columns
-from rules.arrays.intervals import EMPTY, Bools, Ints, among, heads, indices, newest
+from rules.arrays.intervals import EMPTY, Bools, Ints, among, each, heads, indices, newest
 from rules.kept.check import Check, News, Passage
 from rules.kept.codec import Table, concat, take
 from rules.kept.state import Listed
@@ -57,7 +60,7 @@ class Acknowledged(Table):
 
 @dataclass(slots=True)
 class Unanswered(Table):
-    """Operations that sent, and of which something had no answer."""
+    """Operations that sent, and of which something had no answer; or some in a row, from the first to the last."""
 
     process: Ints = field(default_factory=lambda: EMPTY)
     invoked: Ints = field(default_factory=lambda: EMPTY)
@@ -96,8 +99,7 @@ def arrive(own: Sequences, new: News) -> None:
     if unanswered.any():
         rows = indices(unanswered)
         more = Unanswered(columns.process[rows], columns.invoked[rows], columns.completed[rows])
-        more = concat(own.unanswered, more)
-        own.unanswered = take(more, newest(more.completed, KEPT, new.state.tick))
+        own.unanswered = concat(own.unanswered, more)
     for row in broken.tolist():
         touched = columns.table["txn_partitions"][row].as_py()
         if touched and len(touched) > 1:
@@ -139,6 +141,8 @@ def fold(own: Sequences, passage: Passage) -> None:
         _note_acknowledged(own, passage)
     if own.waiting:
         _judge(own, passage)
+    if len(own.unanswered) > KEPT:
+        own.unanswered = _in_brief(own, passage)
 
 
 def _note_acknowledged(own: Sequences, passage: Passage) -> None:
@@ -197,6 +201,31 @@ def _gave_up(own: Sequences, one: Broken) -> bool:
     told = own.unanswered
     mine = (told.process == one.process) & (told.invoked <= one.at) & (told.completed > one.last)
     return bool(mine.any())
+
+
+def _in_brief(own: Sequences, passage: Passage) -> Unanswered:
+    """Of each process's as many as tell the same: those that some error would be explained by, and no other one, are
+    one. What its process was acknowledged something after, and of which all errors up to that are judged, explains none
+    that may come; and nothing does of a process that is over."""
+    told, living = own.unanswered, passage.state.processes
+    acknowledged = dict(zip(own.acknowledged.process.tolist(), own.acknowledged.at.tolist(), strict=True))
+    parts = [take(told, told.completed > passage.end)]
+    for process in each(told.process[told.completed <= passage.end]):
+        mine = take(told, (told.process == process) & (told.completed <= passage.end))
+        errors = [one for one in own.waiting.values() if one.process == process]
+        if process not in living and not errors:
+            continue
+        last = acknowledged.get(process, -1)
+        if not errors and passage.gate.known_through(only(process)) >= last:
+            mine = take(mine, mine.completed > last)
+        alike = np.zeros(len(mine), np.int64)
+        for one in errors:
+            for tells in (mine.invoked <= one.at, mine.completed > one.last):
+                alike = np.unique(alike * 2 + tells, return_inverse=True)[1].ravel()
+        for label in each(alike):
+            same = take(mine, alike == label)
+            parts.append(Unanswered(same.process[:1], np.array([same.invoked.min()]), np.array([same.completed.max()])))
+    return reduce(concat, parts)
 
 
 CHECK: Final = Check("sequence-loss", Sequences, arrive=arrive, fold=fold, rows=frozenset({SEND, TXN}))

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from rules.arrays.columns import FEW
+from rules.engine.order import KINDS
+from rules.kept.state import load
 from rules.vocabulary.slices import Run
 from tests.rules.histories import History, Store, number
 from tests.rules.liveness_of import at_once, row_by_row, shuffled
@@ -286,3 +288,67 @@ def test_of_many_broken_sequences_in_a_backlog_each_is_told() -> None:
         h.observe(start=0, end=MANY)
         h.mark(1.0)
     assert verdicts(at_once(h)) == {("sequence-loss", (number(f"w{i}"), 1)) for i in range(MANY)}
+
+
+@pytest.mark.parametrize("fed", [row_by_row, at_once, finished], ids=["row_by_row", "at_once", "finished"])
+@pytest.mark.parametrize(
+    ("gave_up", "expected"), [(True, set()), (False, {("sequence-loss", (W, 2))})], ids=["w too", "others alone"]
+)
+def test_who_gave_up_while_many_others_did_is_remembered(
+    gave_up: bool, expected: set[object], fed: Callable[[History], Store]
+) -> None:
+    """In an outage nobody has an answer, second after second; the log tells of each of them in its time."""
+    h = History()
+    h.send("w", 0, 10, at=0)
+    h.poll("r", [("w", 0, 10, 0)])
+    if gave_up:
+        h.send("w", 10, 2, op=1, type="info", error="_MSG_TIMED_OUT")
+    for i in range(MANY):
+        h.send(f"other {i % 5}", i, 1, type="info", error="_MSG_TIMED_OUT")
+        h.observe(start=0, end=10)
+        h.mark(0.2)
+    h.send("w", 12, 1, op=2, type="info", error="OUT_OF_ORDER_SEQUENCE_NUMBER")
+    for _ in range(3):
+        h.observe(start=0, end=10)
+        h.mark(1.0)
+    assert verdicts(fed(h)) == expected
+
+
+@pytest.mark.parametrize("fed", [row_by_row, at_once], ids=["row_by_row", "at_once"])
+@pytest.mark.parametrize("when", ["before it was acknowledged more", "since then", "after the error"])
+def test_an_error_that_waits_is_told_apart_from_what_is_given_up_around_it(
+    when: str, fed: Callable[[History], Store]
+) -> None:
+    """Its log start is not listed while others, and the writer itself, give up again and again."""
+    h = History()
+    lost = {"type": "info", "error": "_MSG_TIMED_OUT"}
+    h.send("w", 0, 10, op=0, at=0)
+    if when.startswith("before"):
+        h.send("w", 10, 2, op=1, **lost)
+    h.mark(1.0)
+    h.send("w", 12, 5, op=2, at=10)
+    if when.startswith("since"):
+        h.send("w", 17, 2, op=3, **lost)
+    h.mark(1.0)
+    h.send("w", 19, 1, op=4, type="info", error="OUT_OF_ORDER_SEQUENCE_NUMBER")
+    for i in range(MANY):
+        h.mark(0.2)
+        h.send("w" if i % 2 else "v", 20 + i, 1, **lost)
+    h.mark(1.0)
+    for _ in range(3):
+        h.observe(start=0, end=15)
+        h.mark(1.0)
+    assert verdicts(fed(h)) == (set() if when.startswith("since") else {("sequence-loss", (W, 4))})
+
+
+def test_what_is_kept_of_those_who_gave_up_is_bounded_by_how_many_live() -> None:
+    h, store = History(), Store()
+    for i in range(6 * MANY):
+        h.send(f"w{i % 3}", i, 1, type="info", error="_MSG_TIMED_OUT")
+        h.mark(0.2)
+        if i % 50 == 49:
+            store.feed(h.rows)
+            h.rows.clear()
+    (stored,) = store.stored.values()
+    assert stored.hot is not None
+    assert len(load(stored.hot, KINDS).checks["sequence-loss"].unanswered) < MANY
