@@ -8,7 +8,8 @@ not been told of the other's run. A run that no row of this log belongs to is a 
 its records has read the partition: unless the run's first row comes later, which takes back the pass.
 
 State: the `RUNS` newest runs of this partition's log, each as a number; the offsets gone over so, and beside real
-strangers (`State.foreign`), until the log start has passed them.
+strangers (`State.foreign`), until the log start has passed them. Of more than `KEPT` stretches those become one between
+which least lies: what lies there is no pass either, and the next reader that comes by tells of it.
 """
 
 from __future__ import annotations
@@ -25,9 +26,10 @@ import pyarrow.compute as pc
 from rules.arrays import intervals
 from rules.arrays.columns import FEW, FOREIGN, Columns, irregulars, said_to_stand_here
 from rules.arrays.intervals import Bools, Ints, among, distinct, indices, some
-from rules.kept.state import Foreign, Moves, Passed, Spans, State, Went, take
+from rules.kept.state import NEVER, Foreign, Moves, Passed, Spans, State, Went, take
 
 RUNS: Final = 256
+"""A run is what has one journal folder and one id: as many are lost with their folders in no log's time."""
 KEPT: Final = 4096
 
 T = TypeVar("T", Went, Passed)
@@ -118,12 +120,31 @@ def _keep(state: State, more: Spans) -> None:
 
 
 def _forget(state: State) -> None:
-    """What the log does not hold any more, and of the rest all but the `KEPT` highest stretches."""
-    state.strange = take(take(state.strange, state.strange.end > state.log_start), slice(-KEPT, None))
+    """What the log does not hold any more is forgotten; of too many stretches neighbours become one."""
+    strange = take(state.strange, state.strange.end > state.log_start)
+    if len(strange) > KEPT:
+        _, start, end = _fewer(Foreign(np.zeros(len(strange), np.int64), strange.start, strange.end))
+        strange = Spans(start, end)
+    state.strange = strange
     foreign = take(state.foreign, state.foreign.end > state.log_start)
     if len(foreign) > KEPT:
-        foreign = take(foreign, foreign.end.argsort(kind="stable")[-KEPT:])
+        foreign = Foreign(*_fewer(foreign))
+        # Of one run each are as many only where somebody makes ids up: none of those is a fleet's that will come.
+        foreign = take(foreign, np.sort(foreign.end.argsort(kind="stable")[-KEPT:]))
     state.foreign = foreign
+
+
+def _fewer(stretches: Foreign) -> tuple[Ints, Ints, Ints]:
+    """These, merged by run, so that `KEPT` are left: those become one of a run between which least lies. Only of more
+    runs than that one is left of each."""
+    run, start, end = stretches.run, stretches.start, stretches.end
+    gap = np.append(start[1:] - end[:-1], 0)
+    gap[indices(np.append(run[1:] != run[:-1], True))] = NEVER  # the next one is another run's
+    close = gap.argsort(kind="stable")[: len(run) - KEPT]
+    end = end.copy()
+    close = close[gap[close] < NEVER]
+    end[close] = start[close + 1]
+    return intervals.merge_grouped(run, start, end)
 
 
 def nobody_knows(state: State, start: Ints, end: Ints) -> Bools:

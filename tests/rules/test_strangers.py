@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 from rules.audit.digests import BLOCK
 from rules.audit.explain import concerns, explain
 from rules.audit.readings import Readings
+from rules.kept.state import Foreign, Moves, Spans, State
+from rules.settling import strangers
 from rules.vocabulary.slices import Irregular, Slice
 from tests.rules.histories import History, Store, number
 from tests.rules.test_audit import PLACE, explained, subjects
@@ -157,6 +160,67 @@ def test_whose_run_it_is_may_be_known_later(run: str, lost: bool, listed: bool) 
     )
     if not lost:
         assert found == []
+
+
+@pytest.mark.parametrize(("run", "lost"), [("before", False), ("elsewhere", True)], ids=["innocent", "guilty"])
+def test_of_many_stretches_beside_strangers_none_is_taken_for_passed(
+    run: str, lost: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each second poll lists records of a run that is not known yet, for as long as its host is away: they are more
+    stretches than are kept apart."""
+    monkeypatch.setattr(strangers, "KEPT", 4)
+    h, store = Runs(), Store()
+    for name in ("s", "v"):
+        h.begin(name, "after")
+    h.assign("s")
+    h.begin("w", "before")
+    late, h.rows = h.rows[-1:], h.rows[:-1]
+    for i in range(12):
+        low = 20 * i
+        h.send("w", low, 10, at=low)
+        late.append(h.rows.pop())
+        h.irregular("s", foreign(0, low, run), foreign(1, low + 9, run), position_before=low, position_after=low + 10)
+        h.send("v", 10 * i, 10, at=low + 10)
+        h.poll("s", [("v", 10 * i, 10, low + 10)], position_before=low + 10, position_after=low + 20)
+        h.observe(end=240)
+        h.processes.remove("w")
+        h.mark(1.0)
+        h.processes.append("w")
+        store.feed(h.rows)
+        h.rows.clear()
+    store.feed(late)
+    for _ in range(60):
+        h.observe(end=240)
+        h.mark(1.0)
+        store.feed(h.rows)
+        h.rows.clear()
+    found = whole(store, RULES)
+    told = {one.subject for one in found if one.anomaly == "lost-write"}
+    assert told == ({(number("w"), 20 * i + k) for i in range(12) for k in range(10)} if lost else set())
+    if not lost:
+        assert found == []
+
+
+def test_stretches_become_one_where_least_lies_between_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of one run, and the log start takes what it has passed as before."""
+    monkeypatch.setattr(strangers, "KEPT", 3)
+    state = State(log_start=15)
+    runs, starts = [1, 1, 1, 1, 2, 3], [0, 20, 100, 110, 105, 500]
+    state.foreign = Foreign(*(np.array(one) for one in (runs, starts, [one + 5 for one in starts])))
+    state.strange = Spans(*(np.array(one) for one in ([0, 20, 100, 110, 500], [5, 25, 105, 115, 505])))
+    strangers.note(state, Moves(), np.array([], np.int64), np.array([], np.int64))
+    assert list(
+        zip(*(c.tolist() for c in (state.foreign.run, state.foreign.start, state.foreign.end)), strict=True)
+    ) == [
+        (1, 20, 115),
+        (2, 105, 110),
+        (3, 500, 505),
+    ]
+    assert list(zip(state.strange.start.tolist(), state.strange.end.tolist(), strict=True)) == [
+        (20, 25),
+        (100, 115),
+        (500, 505),
+    ]
 
 
 @in_any_way(file=False)
