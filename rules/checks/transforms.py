@@ -11,14 +11,11 @@ aborted.
 Each group is judged by itself: the transforms of several hosts read the same input, each in a group of its own, and
 each reflects all of it; again from where the log starts once its offsets have expired
 (`rules.checks.group_beginnings`). What a transaction reflected that was told to be aborted counts from when its output
-was read (`G1a`), for twice the grace. Only what it takes for an input: where a transform lists records of a run as a
-stranger's, since its host does not know that run yet, what writers of that run sent is no input of its group's, as far
-as its polls that list them went, and further on until the group's next transform begins.
+was read (`G1a`), for twice the grace. Only what it takes for an input: `rules.checks.unknown_inputs`.
 
 State: one bit per input value and group (chunk aspect `reflected`), the sources of undecided transactions, at most
 `DOUBTFUL_KEPT` runs, and of those that failed not long ago, no more of them, the groups that were heard of within
-`FORGET_GROUP`, the newest `WRITERS_KEPT` writers of inputs, and the newest `GROUPS_KEPT` runs that a group does not
-know.
+`FORGET_GROUP`, and `rules.checks.unknown_inputs`.
 """
 
 from __future__ import annotations
@@ -27,15 +24,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import blake2b
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-import pyarrow as pa
 
 from rules.arrays import intervals
 from rules.arrays.columns import (
     FAIL,
-    FOREIGN,
     OK,
     POLL,
     START,
@@ -43,13 +38,12 @@ from rules.arrays.columns import (
     Columns,
     Runs,
     group_names,
-    irregulars,
-    said_to_stand_here,
     sources,
 )
-from rules.arrays.intervals import EMPTY, Bools, Ints, among, indices
-from rules.checks import group_beginnings
+from rules.arrays.intervals import EMPTY, Ints, among, indices
+from rules.checks import group_beginnings, unknown_inputs
 from rules.checks.group_beginnings import Beginnings
+from rules.checks.unknown_inputs import UnknownInputs
 from rules.kept.check import FOREVER, Asked, Check, News, Passage
 from rules.kept.chunks import Chunks, Values, chunk_names, values
 from rules.kept.codec import Table, concat, take
@@ -62,8 +56,8 @@ DOUBTFUL_KEPT: Final = 1024
 DOUBTFUL: Final = "reflections that may not be committed"
 FORGET_GROUP: Final = group_beginnings.WEEK
 """A group that comes back later begins again."""
-GROUPS_KEPT: Final = 64
-WRITERS_KEPT: Final = 256
+NAMES_KEPT: Final = 64
+"""Of more, the names that nothing needs are dropped."""
 
 
 @dataclass(slots=True)
@@ -87,9 +81,7 @@ class Transforms:
     """`waiting`: what log time has not reached; `doubtful`: reflections of indefinite transactions; `failed`: of those
     that failed; `groups` are numbered by their places here. `reflected_by`: the groups that have reflected something
     here, and when last; `consumed_by`: those that read here, and when last. `readers`: [process, group] of living
-    transforms. `strangers`: [group, run that it does not know, offsets of the polls that list such records, from and
-    until, when the last of them was], `born`: when the newest transform of each group began, `wrote`: [writer, run] of
-    those that send here. `told_log_start`, `told_holes`: to stage 2."""
+    transforms. `told_log_start`, `told_holes`: to stage 2."""
 
     waiting: Reflections = field(default_factory=Reflections)
     doubtful: Reflections = field(default_factory=Reflections)
@@ -99,9 +91,7 @@ class Transforms:
     reflected_by: dict[str, int] = field(default_factory=dict)
     readers: list[list[int | str]] = field(default_factory=list)
     consumed_by: dict[str, int] = field(default_factory=dict)
-    strangers: list[list[Any]] = field(default_factory=list)
-    born: dict[str, int] = field(default_factory=dict)
-    wrote: list[list[Any]] = field(default_factory=list)
+    unknown: UnknownInputs = field(default_factory=UnknownInputs)
     told_log_start: int = -1
     told_holes: list[list[int]] = field(default_factory=list)
 
@@ -139,7 +129,7 @@ def _needed_of_groups(own: Transforms, columns: Columns) -> set[str]:
 def arrive(own: Transforms, new: News) -> None:
     """New rows of transforms name what they reflect, if they did not fail."""
     _note_readers(own, new)
-    _note_strangers(own, new)
+    unknown_inputs.note_strangers(own.unknown, new, {int(process): str(group) for process, group in own.readers})
     columns = new.columns
     if own.groups or own.readers:
         group_beginnings.note_retention(own.beginnings, columns)
@@ -176,6 +166,7 @@ def fold(own: Transforms, passage: Passage) -> None:
         groups = list(own.reflected_by)
         _tell_horizon(passage, groups, None, [_apart(own, passage.state, group) for group in groups])
     _forget(own, int(passage.at[-1]))
+    unknown_inputs.forget(own.unknown, passage.state, passage.report)
 
 
 def _resolve_doubtful(own: Transforms, passage: Passage) -> Reflections:
@@ -313,36 +304,7 @@ def _note_readers(own: Transforms, new: News) -> None:
         told = dict(new.columns.table["settings"][row].as_py() or ())
         if new.columns.table["kind"][row].as_py() == "transform" and told.get("group.id"):
             own.readers.append([int(new.columns.process[row]), told["group.id"]])
-            began = int(new.columns.completed[row])
-            own.born[told["group.id"]] = max(began, own.born.get(told["group.id"], -1))
-        if told.get("writer", "").isdecimal() and told.get("sends_to") == new.state.topic:
-            own.wrote.append([int(told["writer"]), new.columns.table["run"][row].as_py()])
-    del own.wrote[:-WRITERS_KEPT]
-
-
-def _note_strangers(own: Transforms, new: News) -> None:
-    """Which runs the transforms do not know: they list records of them that were meant for this partition."""
-    if not new.columns.tells("irregular"):
-        return
-    odd = irregulars(new.columns)
-    odd = odd.take(new.fresh[odd.row] & (odd.status == FOREIGN))
-    here, writer, _ = said_to_stand_here(new.columns, odd)
-    groups = {int(process): str(group) for process, group in own.readers}
-    told = odd.listed.field("run").take(pa.array(odd.at))
-    process, polled = new.columns.process[odd.row], new.columns.polled
-    for i in indices(here & among(process, groups)).tolist():
-        group, run, row = groups[int(process[i])], told[i].as_py() or "", int(odd.row[i])
-        if [int(writer[i]), run] not in own.wrote:
-            own.wrote.append([int(writer[i]), run])
-        mine = (polled.row == row) & (polled.offset >= 0)
-        low = int(min(odd.offset[i], polled.offset[mine].min(initial=FOREVER)))
-        high = int(max(odd.offset[i], (polled.offset + polled.length)[mine].max(initial=0) - 1))
-        entry = next((one for one in own.strangers if one[:2] == [group, run]), None)
-        if entry is None:
-            entry = [group, run, low, high, -1]
-            own.strangers.append(entry)
-        entry[2:] = min(entry[2], low), max(entry[3], high), max(entry[4], int(new.columns.completed[row]))
-    del own.strangers[:-GROUPS_KEPT], own.wrote[:-WRITERS_KEPT]
+        unknown_inputs.note_start(own.unknown, new, row, told)
 
 
 def _tell_inputs(own: Transforms, passage: Passage) -> None:
@@ -361,21 +323,10 @@ def _tell_inputs(own: Transforms, passage: Passage) -> None:
     settled = _settled_inputs(passage)
     for group in groups:
         runs, times = settled
-        new = (runs.offset >= begun.get(group, 0)) & ~_unknown_to(own, group, runs)
+        new = (runs.offset >= begun.get(group, 0)) & ~unknown_inputs.unknown_to(own.unknown, group, runs)
         facts.add("input", times[new], group=[group] * int(new.sum()), runs=runs.take(new))
     if not passage.finished:
         _tell_horizon(passage, groups, "input")
-
-
-def _unknown_to(own: Transforms, group: str, runs: Runs) -> Bools:
-    """Which of these inputs the group's transforms take for a stranger's, whose run they do not know."""
-    found = np.zeros(len(runs), bool)
-    for of, run, low, high, at in own.strangers:
-        if of == group:
-            until = FOREVER if at >= own.born.get(group, -1) else high
-            theirs = {int(writer) for writer, name in own.wrote if name == run}
-            found |= among(runs.writer, theirs) & (runs.offset >= low) & (runs.offset <= until)
-    return found
 
 
 def _log_starts(passage: Passage, told: int) -> tuple[Ints, Ints]:
@@ -452,12 +403,12 @@ def _polled(chunks: Chunks, runs: Runs) -> Runs:
 
 def _forget(own: Transforms, now: int) -> None:
     """Drop the groups that have not been heard of for long, and names that nothing needs."""
-    for heard in (own.reflected_by, own.consumed_by, own.born):
+    for heard in (own.reflected_by, own.consumed_by, own.unknown.born):
         for group in [group for group, at in heard.items() if at < now - FORGET_GROUP]:
             if heard is own.reflected_by:
                 group_beginnings.begin_again(own.beginnings, group, now)
             del heard[group]
-    if len(own.groups) > GROUPS_KEPT:
+    if len(own.groups) > NAMES_KEPT:
         reflections = own.doubtful, own.waiting, own.failed
         used = np.unique(np.concatenate([kept.group for kept in reflections])).tolist()
         for kept in reflections:

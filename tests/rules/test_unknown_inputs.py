@@ -1,0 +1,101 @@
+"""What transforms take for a stranger's input is none of their group's, however much else the partition is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from rules.checks import unknown_inputs
+from rules.kept.report import Report
+from rules.kept.state import State
+from rules.vocabulary.objectives import Objectives
+from rules.vocabulary.slices import Irregular, Place
+from tests.rules.histories import Store, number
+from tests.rules.liveness_of import at_once, row_by_row
+from tests.rules.transform_pair import Pair
+from tests.rules.whole import whole
+
+V = number("v")
+MANY = 300
+"""More than are kept."""
+MISSING = [("missing", "g", V, 0), ("missing", "g", V, 1)]
+
+
+def writers(pair: Pair, lives: int) -> None:
+    """So many more writers of the input begin and end."""
+    for h in (pair.inputs, pair.outputs):
+        known = list(h.processes)
+        for i in range(lives):
+            h.row(f"w{i}", "start", settings={"writer": str(number(f"w{i}")), "sends_to": "in"}).run = "run-a"
+            h.row(f"w{i}", "close")
+        h.processes[:] = known
+
+
+def left_out(pair: Pair, runs: list[str], lives: int = 0) -> None:
+    """v, of a host that has joined, sends two values, and x leaves them out: it lists records of others of
+    these runs, the first and the last of a poll."""
+    for h in (pair.inputs, pair.outputs):
+        h.row("v", "start", settings={"writer": str(V), "sends_to": "in"}).run = "run-b"
+    writers(pair, lives)
+    pair.feed(0, 4)
+    pair.transform(0, 0, 4, 0)
+    pair.inputs.send("v", 0, 2, at=4)
+    pair.inputs.poll("r", [("v", 0, 2, 4)])
+    pair.feed(6, 4)
+    pair.transform(1, 6, 4, 6)
+    (row,) = (row for row in pair.rows if row.f == "txn" and row.op == 11 and row.topic == "in")
+    row.irregular = [
+        Irregular(i, 4, "foreign", 9 + i, number(f"of {run}"), 0, "in", 0, run) for i, run in enumerate(runs)
+    ]
+    pair.wait(40)
+
+
+def told(store: Store, anomaly: str = "eos-violation") -> list[tuple[Any, ...]]:
+    return [one.subject for one in whole(store, (anomaly,))]
+
+
+@pytest.mark.parametrize("knows", [True, False], ids=["guilty", "innocent"])
+@pytest.mark.parametrize("fed", [row_by_row, at_once], ids=["row_by_row", "at_once"])
+def test_whose_a_writer_is_that_lives_is_known_however_many_have_begun_since(
+    fed: Callable[[Any], Store], knows: bool
+) -> None:
+    """Writers crash on purpose, and each life has a number of its own."""
+    pair = Pair()
+    left_out(pair, [] if knows else ["run-b"], lives=MANY)
+    assert told(fed(pair)) == (MISSING if knows else [])
+
+
+@pytest.mark.parametrize("later", [True, False], ids=["its next life knows them", "it has no other life"])
+def test_of_more_runs_than_are_kept_nothing_is_concluded_until_the_group_begins_again(
+    later: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That some were dropped is told."""
+    monkeypatch.setattr(unknown_inputs, "PAIRS_KEPT", 4)
+    pair = Pair()
+    left_out(pair, ["run-b", *(f"run-{i}" for i in range(6))])
+    if later:
+        for h in (pair.inputs, pair.outputs):
+            h.row("y", "start", kind="transform", settings={"group.id": "g"})
+            pair.begun("y", h)
+        pair.inputs.assign("y", f="subscribe")
+    pair.inputs.send("v", 2, 1, at=10)
+    pair.inputs.poll("r", [("v", 2, 1, 10)])
+    pair.feed(11, 4)
+    pair.transform(2, 11, 4, 12, process="y" if later else "x")
+    pair.wait(40)
+    store = row_by_row(pair)
+    assert told(store) == ([("missing", "g", V, 2)] if later else [])
+    assert ("runs that transforms do not know",) in told(store, "window-overflow")
+
+
+def test_what_is_settled_is_not_remembered() -> None:
+    """Each of many hosts joins with a run of its own, and the group's next transform knows it."""
+    own = unknown_inputs.UnknownInputs(
+        strangers=[["g", "a", 0, 9, 5], ["g", "b", 0, 20, 5], ["g", "c", 0, 9, 8], ["h", "a", 0, 9, 5]], born={"g": 7}
+    )
+    report = Report(Place("c", "t", 0), State(settled=10), Objectives())
+    unknown_inputs.forget(own, report.state, report)
+    assert [one[:2] for one in own.strangers] == [["g", "b"], ["g", "c"], ["h", "a"]]
+    assert own.blind == {}
