@@ -29,6 +29,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from rules.arrays import intervals
 from rules.arrays.intervals import EMPTY, Ints
 from rules.checks.transforms import FORGET_GROUP
 from rules.kept import codec
@@ -38,7 +39,8 @@ from rules.vocabulary.objectives import Objectives
 
 BLOCK: Final = 2048
 SPANS_KEPT: Final = 10_000
-"""Where nobody tells of the input, no more stretches of it than these are remembered as reflected."""
+"""Where nobody tells of the input, no more stretches of it than these are remembered as reflected, or doubtful: of what
+lies below them nothing is called missing."""
 FOREVER: Final = 2**62
 HEAD: Final = "transform|"
 QUEUED: Final = ("hole", "doubtful", "dropped", "reflected")
@@ -397,9 +399,29 @@ def _forget(one: _Open) -> None:
         spans = getattr(group, name)
         if spans and min(s for s, _ in spans) < needed:
             setattr(group, name, [[max(s, needed), e] for s, e in spans if e > needed])
-        del getattr(group, name)[:-SPANS_KEPT]
+        _bound(one, getattr(group, name))
     group.tops = [entry for entry in group.tops[:-1] if entry[1] > needed + 1] + group.tops[-1:]
     group.gone = [entry for entry in group.gone[:-1] if entry[1] > needed] + group.gone[-1:]
+
+
+def _bound(one: _Open, spans: list[list[int]]) -> None:
+    """Of too many of these, drop those that no input needs that waits, or is still to be told. Of what lies below the
+    last `SPANS_KEPT` of the others nothing is known any more: as if the transform had begun behind them."""
+    if len(spans) <= SPANS_KEPT:
+        return
+    group = one.group
+    inputs = [one.block(number) for number in sorted({*group.blocks, *one.changed})]
+    waiting = intervals.merge(
+        np.concatenate([EMPTY, *(kept.offset for kept in inputs)]),
+        np.concatenate([EMPTY, *(kept.offset + kept.length for kept in inputs)]),
+    )
+    start, end = np.array(spans, np.int64).T
+    needed = (end > group.told) | intervals.touched(*waiting, start, end)
+    spans[:] = [span for span, wanted in zip(spans, needed.tolist(), strict=True) if wanted]
+    over = len(spans) - SPANS_KEPT
+    if over > 0:
+        group.lowest = max(group.lowest, *(end for _, end in spans[:over]))
+        del spans[:over]
 
 
 def forgotten(stored: Mapping[str, bytes], now: int) -> Iterator[str]:
