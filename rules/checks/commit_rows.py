@@ -116,6 +116,11 @@ class GroupRows:
         self._f = columns.f[self._rows]
         self._commits = ((self._f == COMMIT) | (self._f == TXN)) & (columns.committed[self._rows] >= 0)
 
+    @property
+    def unfollowed(self) -> int:
+        """How many rows name a group that has no number."""
+        return int(np.count_nonzero(self._group < ANY))
+
     def _picked(self, which: Bools, among: Bools | None) -> tuple[Ints, Ints]:
         """(rows, groups) of those named rows."""
         if among is not None:

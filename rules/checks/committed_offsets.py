@@ -139,6 +139,7 @@ def arrive(own: Committed, new: News) -> None:
         _note_retention(own, columns, seen)
         _note_made_anew(own, columns, new.where(START))
     rows = GroupRows(columns, partial(number_of_group, own.groups))
+    new.report.drop("commits and readings of further groups", rows.unfollowed)
     kept_commits.note_members(own, rows.members(fresh))
     holds = rows.holds(fresh)
     if len(holds):

@@ -1,12 +1,12 @@
 """What is kept of groups, commits and reads between steps for `rules.checks.committed_offsets`, and what bounds it.
 
-The groups' names, at most `GROUPS` (others are not followed). Of each group the newest `COMMITS_KEPT` commits that may
-yet be missed, and the newest `READS_KEPT` reads by a process, in each clock domain, of the newest `DOMAINS`; beside
-them all since the group's log was last complete, at most `WAITING_KEPT`, and what log time has not come to. Commits of
-unknown outcome, at most `UNSURE_KEPT`. Which commits were ever invoked (`rules.checks.invoked_commits`). The groups of
-living processes and of those of whose groups reads wait, at most `MEMBERS_KEPT`, when as many of these joined, and
-which of them hold the partition, at most `HOLDS_KEPT` changes. The newest `TOLD_KEPT` verdicts. What is dropped of what
-waits is told (`rules.kept.dropped`).
+The groups' names, at most `GROUPS` (others are not followed, which is told). Of each group the newest `COMMITS_KEPT`
+commits that may yet be missed, and the newest `READS_KEPT` reads by a process, in each clock domain in which a process
+lives, and the newest `DOMAINS` beside these; and all since the group's log was last complete, at most `WAITING_KEPT`,
+and what log time has not come to. Commits of unknown outcome, at most `UNSURE_KEPT`: any lower offset may be one. Which
+commits were ever invoked (`rules.checks.invoked_commits`). The groups of living processes and of those of whose groups
+reads wait, at most `MEMBERS_KEPT`, when as many of these joined, and which of them hold the partition, at most
+`HOLDS_KEPT` changes. The newest `TOLD_KEPT` verdicts. What is dropped of what waits is told (`rules.kept.dropped`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from rules.arrays.intervals import EMPTY, Ints, among, distinct, each, indices
+from rules.arrays.intervals import EMPTY, Ints, among, each, indices
 from rules.checks import invoked_commits
 from rules.checks.commit_rows import DONE, NEVER, Commits, Holds, Joins, Members, Reads
 from rules.checks.invoked_commits import ANY, Invoked, InvokedCommits
@@ -32,10 +32,12 @@ COMMITS_KEPT: Final = 4
 READS_KEPT: Final = 2
 DOMAINS: Final = 16
 WAITING_KEPT: Final = 16_384
-HOLDS_KEPT: Final = 1024
+HOLDS_KEPT: Final = 4096
 MEMBERS_KEPT: Final = 1024
+"""Of more, who is not known to be a member may be one, and who is not known to have joined proves nothing."""
 UNSURE_KEPT: Final = 256
 TOLD_KEPT: Final = 64
+"""An older verdict that is given once more is the same finding."""
 SLACK: Final = 64
 WEEK: Final = 7 * 24 * 60
 T = TypeVar("T", bound=Table)
@@ -179,9 +181,9 @@ def forget(own: Committed, report: Report, late: set[int], until: tuple[int, int
     told = own.told
     own.told = take(told, newest(told, (told.process, told.domain, told.group), told.completed, READS_KEPT))
     _bound_waiting(own, report)
-    _forget_domains(own)
+    _forget_domains(own, state)
     # A read that waits asks who held the partition then, by the clock of its reader.
-    _forget_holds(own, min(until[1], int(own.waiting.at.min(initial=NEVER)) - APART), state)
+    _forget_holds(own, (int(own.waiting.at.min(initial=NEVER)) - APART, until[1]), report)
     own.first = take(own.first, slice(-GROUPS, None))
     used = {
         number
@@ -258,18 +260,19 @@ def _bound_waiting(own: Committed, report: Report) -> None:
     own.waiting = concat(report.last(waiting, WAITING_KEPT, "readings of committed offsets"), ahead)
 
 
-def _forget_domains(own: Committed) -> None:
+def _forget_domains(own: Committed, state: State) -> None:
     """Drop what the clocks of boots that are long over told."""
     domain = np.concatenate((own.commits.domain, own.told.domain))
     at = np.concatenate((own.commits.at, own.told.at))
-    known = distinct(domain)
-    if len(known) <= DOMAINS:
+    living = {process.boot for process in state.processes.values()}
+    over = [number for number in each(domain) if number not in living]
+    if len(over) <= DOMAINS:
         return
-    newest = sorted(known.tolist(), key=lambda number: int(at[domain == number].max()))[-DOMAINS:]
-    own.commits = take(own.commits, among(own.commits.domain, newest))
+    kept = {*living, *sorted(over, key=lambda number: int(at[domain == number].max()))[-DOMAINS:]}
+    own.commits = take(own.commits, among(own.commits.domain, kept))
     own.compared = len(own.commits)
-    own.told = take(own.told, among(own.told.domain, newest))
-    own.floors = take(own.floors, among(own.floors.domain, newest))
+    own.told = take(own.told, among(own.told.domain, kept))
+    own.floors = take(own.floors, among(own.floors.domain, kept))
 
 
 def let_go_unsaid(holds: Holds, state: State) -> Holds:
@@ -283,20 +286,24 @@ def let_go_unsaid(holds: Holds, state: State) -> Holds:
     return Holds(last.group, last.process, np.array(at, np.int64), np.zeros(len(last), np.int64), last.domain)
 
 
-def _forget_holds(own: Committed, end: int, state: State) -> None:
-    """Of each process the first of the entries that say what the last one says; who is gone held nothing of late."""
-    holds = concat(own.holds, let_go_unsaid(own.holds, state))
+def _forget_holds(own: Committed, until: tuple[int, int], report: Report) -> None:
+    """Of each process the last of the changes up to both of these times, and those after it; to the second everybody's
+    log is here, so that what says the same as the one before tells nothing. Who is gone held nothing of late."""
+    holds = concat(own.holds, let_go_unsaid(own.holds, report.state))
     if not len(holds):
         return
     holds = take(holds, np.lexsort((holds.holds, holds.at, holds.process)))
     keep = np.ones(len(holds), bool)
     for process in each(holds.process):
-        rows = indices((holds.process == process) & (holds.at <= end))
-        changed = indices(np.diff(holds.holds[rows], prepend=-1))
-        keep[rows] = False
-        if len(rows) and (holds.holds[rows[-1]] or process in state.processes):
-            keep[rows[changed[-1]]] = True
-    own.holds = take(take(holds, keep), slice(-HOLDS_KEPT, None))
+        rows = indices((holds.process == process) & (holds.at <= until[1]))
+        keep[rows] = np.diff(holds.holds[rows], prepend=-1) != 0
+        before = rows[keep[rows] & (holds.at[rows] <= until[0])]
+        keep[before[:-1]] = False
+        if len(before) and not holds.holds[before[-1]] and process not in report.state.processes:
+            keep[before[-1]] = False
+    holds = take(holds, keep)
+    reached = take(holds, holds.at.argsort(kind="stable"))
+    own.holds = report.last(reached, HOLDS_KEPT, "changes of who holds the partition")
 
 
 def forget_below(own: Committed, log_start: int, chunks: Chunks) -> None:
