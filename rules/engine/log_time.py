@@ -82,7 +82,7 @@ def _pass(state: State, chunks: Chunks, at: Ints, report: Report) -> Passage:
     walked = positions.walk(state, moves, advance)
     listings = Listings.of(state, moves)
     went = walked.passes
-    proven = prove_passes(state, Passed(went.start, went.end, went.at, went.process, went.boot), listings)
+    proven = prove_passes(state, Passed(went.start, went.end, went.at, went.at, went.process, went.boot), listings)
     proven = concat(proven, prove_held(state, end, listings))
     given_again = passes.note_given_again(state, proven, state.checks["lost-write"].outstanding, moves)
     observe(state, _of_this_log(state, moves))

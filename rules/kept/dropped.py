@@ -23,7 +23,9 @@ QUIET: Final = 600 * SECOND
 
 
 def note(state: State, what: str, number: int) -> None:
-    """So many of these were dropped."""
+    """So many of these were dropped, if any."""
+    if number <= 0:
+        return
     at = max(state.tick, 0)
     count, since, _ = state.dropped.get(what, [0, at, at])
     state.dropped[what] = [count + number, since, at]

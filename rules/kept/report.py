@@ -85,8 +85,7 @@ class Report:
 
     def drop(self, what: str, number: int) -> None:
         """So many of these waited for a verdict, and were dropped for want of room: that is told."""
-        if number > 0:
-            dropped.note(self.state, what, int(number))
+        dropped.note(self.state, what, int(number))
 
     def newest(self, waiting: list[T], most: int, what: str) -> list[T]:
         """The last `most` of what waits for a verdict; the others are dropped."""

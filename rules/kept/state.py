@@ -308,11 +308,13 @@ class Foreign(Table):
 
 @dataclass(slots=True)
 class Passed(Table):
-    """Offsets [start, end) that `process`, in assign mode, went over in an ok operation, at time `at` of `boot`. Until
-    the log start is observed after it, it is not known whether retention had sent the reader forward."""
+    """Offsets [start, end) that `process`, in assign mode, went over in ok operations, the first of them at time
+    `since` and the last at time `at` of `boot`. Until the log start is observed after it, it is not known whether
+    retention had sent the reader forward."""
 
     start: Ints = field(default_factory=lambda: EMPTY)
     end: Ints = field(default_factory=lambda: EMPTY)
+    since: Ints = field(default_factory=lambda: EMPTY)
     at: Ints = field(default_factory=lambda: EMPTY)
     process: Ints = field(default_factory=lambda: EMPTY)
     boot: Ints = field(default_factory=lambda: EMPTY)

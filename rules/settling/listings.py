@@ -17,13 +17,17 @@ import numpy as np
 from rules.arrays import intervals
 from rules.arrays.columns import OFFSETS, OK, POLL, TXN
 from rules.arrays.intervals import Ints, each, indices, some, tails
+from rules.kept import dropped
 from rules.kept.state import Listed, Moves, Passed, Proven, State, concat, take
 from rules.settling import strangers
 from rules.settling.clocks import UNKNOWN, ahead
 from rules.settling.frontier import FOREVER, TICK, forgets
 
-UNPROVEN_KEPT: Final = 4096
+UNPROVEN_FEW: Final = 512
+UNPROVEN_KEPT: Final = 8192
+WHAT: Final = "stretches that readers went over"
 LISTED_KEPT: Final = 64
+"""Of a log start that rose more often than that while polls are late, a later one proves less, and nothing false."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,13 +98,15 @@ def _thinned(every: Listed) -> Listed:
 
 def prove_passes(state: State, fresh: Passed, listings: Listings) -> Proven:
     """Which of the offsets that readers went over (`fresh`, and those that waited) are proven to have been above the
-    log start then. The others wait, the newest `UNPROVEN_KEPT` of them."""
+    log start then. The others wait, for as long as nobody lists the log start: of more than `UNPROVEN_FEW` those are
+    one that one reader went straight on in within a second, as they are once they are proven, and of more than
+    `UNPROVEN_KEPT` the oldest are dropped, which is told (`rules.kept.dropped`)."""
     waiting = concat(state.unproven, fresh)
     if not len(waiting):
         return Proven()
     first = listings.after(state, waiting.at, waiting.boot, waiting.end - 1)
     told = first >= 0
-    state.unproven = take(waiting, indices(~told)[-UNPROVEN_KEPT:])
+    state.unproven = _bounded(state, take(waiting, ~told))
     if not some(told):
         return Proven()
     went, first = take(waiting, told), first[told]
@@ -109,6 +115,24 @@ def prove_passes(state: State, fresh: Passed, listings: Listings) -> Proven:
     at = _tick(np.minimum(went.at, listings.at[first]))
     keep = went.start < went.end
     return _merged(take(went, keep), at[keep])
+
+
+def _bounded(state: State, waiting: Passed) -> Passed:
+    if len(waiting) <= UNPROVEN_FEW:
+        return waiting
+    waiting = take(waiting, np.lexsort((waiting.at, waiting.process)))
+    second = waiting.at // TICK
+    on = (waiting.process[1:] == waiting.process[:-1]) & (waiting.boot[1:] == waiting.boot[:-1])
+    on &= (second[1:] == second[:-1]) & (waiting.start[1:] == waiting.end[:-1])
+    first = indices(np.append(True, ~on))
+    last = tails(first, len(waiting))
+    waiting = Passed(
+        waiting.start[first], waiting.end[last], waiting.since[first], waiting.at[last], waiting.process[first],
+        waiting.boot[first],
+    )  # fmt: skip
+    waiting = take(waiting, waiting.at.argsort(kind="stable"))
+    dropped.note(state, WHAT, len(waiting) - UNPROVEN_KEPT)
+    return take(waiting, slice(-UNPROVEN_KEPT, None))
 
 
 def _tick(at: Ints) -> Ints:
@@ -126,7 +150,7 @@ def _merged(went: Passed, at: Ints) -> Proven:
     new = (at[1:] != at[:-1]) | (went.process[1:] != went.process[:-1]) | (second[1:] != second[:-1])
     first = indices(np.concatenate(([True], new | (went.start[1:] != went.end[:-1]))))
     last = tails(first, len(at))
-    return Proven(went.start[first], went.end[last], at[first], went.at[first], went.at[last], went.boot[first])
+    return Proven(went.start[first], went.end[last], at[first], went.since[first], went.at[last], went.boot[first])
 
 
 def prove_held(state: State, end: int, listings: Listings) -> Proven:
@@ -144,7 +168,7 @@ def prove_held(state: State, end: int, listings: Listings) -> Proven:
     reach = np.maximum(held.first, held.last) + 1
     assigned = (held.subscribed == 0) & (held.first >= 0) & ~forgets(held) & ~strangers.note(state, held, start, reach)
     held = take(held, assigned)
-    went = Passed(start[assigned], reach[assigned], held.at, held.process, held.boot)
+    went = Passed(start[assigned], reach[assigned], held.at, held.at, held.process, held.boot)
     if not len(went):
         return Proven()
     known = state.passed.since >= went.at.min()
