@@ -16,9 +16,10 @@ passes which listings are due (`Passage.due`). While rows are missing, for ten m
 known only grows: listings that are short of what is known already are told with those around them (`Passage.early`).
 
 State: `Tops` since the last listing that was due, at most `STEPS_KEPT` of each domain beside those that the listings
-since ask for; these listings, at most `LISTINGS_KEPT`, both beside what one step brings: a file's history, or a long
-backlog, comes in one; `Recovered`, dead processes that are not forgotten yet, at most `RECOVERED_KEPT`; what was
-acknowledged to processes whose first row is not here, at most `HELD_KEPT`.
+since ask for, and what one step brings: a file's history, or a long backlog, comes in one; these listings, at most
+`LISTINGS_KEPT` beside those that log time has not come to; `Recovered`, dead processes that are not forgotten yet; what
+was acknowledged to processes whose first row is not here, at most `HELD_KEPT` rows. What is dropped of these is told
+(`rules.kept.dropped`).
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from rules.arrays.columns import CLOSE, FAIL, INFO, OFFSETS, OK, TXN, Runs
-from rules.arrays.intervals import EMPTY, Bools, Ints, among, each, heads, indices, some
+from rules.arrays.intervals import EMPTY, Bools, Ints, among, each, heads, indices, newest, some
 from rules.checks.sequence_loss import rows_with
 from rules.kept.check import Check, News, Passage
 from rules.kept.codec import Table, concat, take
@@ -41,8 +42,8 @@ STEP: Final = 10_000
 """Microseconds; in nanoseconds a thousand times as many."""
 STEPS_KEPT: Final = 4096
 LISTINGS_KEPT: Final = 4096
-RECOVERED_KEPT: Final = 64
-HELD_KEPT: Final = 1024
+HELD_KEPT: Final = 8192
+"""For ten minutes, until the row that is missing is given up, of three writers that send five times a second."""
 DEAD: Final = (DIED, "host-lost")
 """The errors of rows that recovery writes."""
 
@@ -135,7 +136,7 @@ def _take_in(own: KnownEnds, new: News) -> Acknowledged:
     listed = listed[(columns.log_end[listed] >= 0) & (columns.type[listed] != FAIL)]
     if not len(listed) and not len(new.sent) and not len(new.polled) and not len(own.recovered) and not len(own.held):
         return Acknowledged()
-    own.waiting = _newest_listings(own.waiting)  # not what a step of much brings
+    _bound_listings(own, new)  # not what a step of much brings
     own.tops = bounded(own.tops, own.waiting)
     clock = _clocks(new)
     dead = _of_the_dead(new)
@@ -151,10 +152,11 @@ def _take_in(own: KnownEnds, new: News) -> Acknowledged:
     return acknowledged
 
 
-def _newest_listings(waiting: Listings) -> Listings:
-    if len(waiting) <= LISTINGS_KEPT:
-        return waiting
-    return take(waiting, waiting.at.argsort(kind="stable")[-LISTINGS_KEPT:])
+def _bound_listings(own: KnownEnds, new: News) -> None:
+    if len(own.waiting) > LISTINGS_KEPT:
+        kept = newest(own.waiting.at, LISTINGS_KEPT, new.state.tick)
+        new.report.drop("ends of the log that were listed", len(kept) - int(kept.sum()))
+        own.waiting = take(own.waiting, kept)
 
 
 def fold(own: KnownEnds, passage: Passage) -> None:
@@ -230,7 +232,7 @@ def _safely_acknowledged(own: KnownEnds, new: News, clock: Clocks, dead: Bools) 
         own.held = Acknowledged()
         return found
     waits = among(found.process, unknown)
-    own.held = take(take(found, waits), slice(-HELD_KEPT, None))
+    own.held = new.report.last(take(found, waits), HELD_KEPT, "acknowledgements of writers that are not known yet")
     return take(found, ~waits & ~among(found.process, weak))
 
 
@@ -287,7 +289,7 @@ def _wait_for_the_close(own: KnownEnds, new: News, clock: Clocks, polled: Runs) 
         if process in new.state.processes:
             left.append((process, domain, step, top))
     own.tops = raised(own.tops, Tops(*np.array(known, np.int64).reshape(-1, 3).T))
-    own.recovered = Recovered(*np.array(sorted(left)[-RECOVERED_KEPT:], np.int64).reshape(-1, 4).T)
+    own.recovered = Recovered(*np.array(sorted(left), np.int64).reshape(-1, 4).T)
 
 
 def raised(tops: Tops, new: Tops) -> Tops:
