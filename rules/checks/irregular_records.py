@@ -40,7 +40,8 @@ STRETCH: Final = 65_536
 SINGLY: Final = 20
 TOGETHER: Final = (SINGLY + 1, 100, 1_000, 10_000)
 RUNS: Final = 64
-KEPT: Final = 256
+KEPT: Final = 2048
+WHAT: Final = "records that were meant for elsewhere"
 STRETCHES: Final = 64
 """More separate intervals of stretches than this are taken for one."""
 
@@ -101,7 +102,7 @@ class Known:
     """`records`: how many there were. `stretches`: which have a chunk, as merged [first, end) of their numbers, at most
     `STRETCHES`. `runs`: the foreign runs told of, and the offset of the last record of each; at most `RUNS`, until the
     log start has passed that. `displaced`: the newest `KEPT` relocated and foreign records above the settled
-    frontier."""
+    frontier; that others were dropped is told (`rules.kept.dropped`)."""
 
     records: int = 0
     stretches: list[list[int]] = field(default_factory=list)
@@ -326,6 +327,7 @@ def _note_displaced(own: Known, new: News, records: Irregulars) -> int:
     clashing = _clashing(state.log, records.offset, np.array([entry[0] for entry in kept], np.int64))
     room = new.report.room("inconsistent-offsets")
     named = np.union1d(clashing[:room], np.arange(len(records))[-KEPT:])
+    new.report.drop(WHAT, len(records) - len(np.union1d(named, clashing)))
     known = {(entry[0], entry[3]) for entry in kept}
     for record, row in zip(
         records.listed.take(pa.array(records.at[named])).to_pylist(), records.row[named].tolist(), strict=True
@@ -405,6 +407,7 @@ def _judge_displaced(own: Known, state: State, report: Report) -> None:
             )
             for entry in here:
                 entry[4] = 1
+    report.drop(WHAT, sum(not entry[4] for entry in kept[:-KEPT]))
     own.displaced = kept[-KEPT:]
 
 

@@ -43,7 +43,8 @@ def fold(state: State, chunks: Chunks, report: Report, *, late: bool) -> Gate:
         at = np.array([state.tick], np.int64)  # what comes late decides now, and not when somebody else has moved on
     if not len(at):
         _overflow(state, objectives, max(state.tick, 0), report)
-        dropped.tell(state, max(state.tick, 0), report)
+        if state.tick >= 0:  # else it waits for the first tick
+            dropped.tell(state, state.tick, report)
         return Gate(state)
     settled = state.settled
     passage = _pass(state, chunks, at, report)

@@ -26,14 +26,15 @@ def note(state: State, what: str, number: int) -> None:
     """So many of these were dropped, if any."""
     if number <= 0:
         return
-    at = max(state.tick, 0)
-    count, since, _ = state.dropped.get(what, [0, at, at])
-    state.dropped[what] = [count + number, since, at]
+    count, since, _ = state.dropped.get(what, [0, state.tick, 0])
+    state.dropped[what] = [count + number, since, state.tick]  # -1 before the first tick: see `tell`
 
 
 def tell(state: State, at: int, report: Report) -> None:
     """Open the condition of what is dropped, and close it when that is over."""
-    for what, (count, since, last) in list(state.dropped.items()):
+    for what, (count, began, ended) in list(state.dropped.items()):
+        since, last = (at if time < 0 else time for time in (began, ended))
+        state.dropped[what] = [count, since, last]
         over = at >= last + QUIET
         report.condition(
             NAME,

@@ -111,3 +111,15 @@ def test_it_is_over_when_nothing_has_been_dropped_for_ten_minutes() -> None:
         ("opened", 2_000, 7),
     ]
     assert said(1, 5, 6, drops={}) == []
+
+
+def test_what_is_dropped_before_there_is_a_log_time_is_told_at_the_first() -> None:
+    state = State()
+    Report(Place("c", "t", 0), state, Objectives()).drop("things", 2)
+    report = Report(Place("c", "t", 0), state, Objectives())
+    dropped.tell(state, 50 * SECOND, report)
+    assert [(one.event, one.at, one.evidence["since"]) for one in report.findings()] == [
+        ("opened", 50 * SECOND, 50 * SECOND)
+    ]
+    dropped.tell(state, 649 * SECOND, report)
+    assert len(report.findings()) == 1

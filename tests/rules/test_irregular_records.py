@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from probes.records.tag import Encoder, irregular
+from rules.checks import irregular_records
 from rules.checks.irregular_records import (
     CHECK,
-    KEPT,
     RUNS,
     SINGLY,
     STRETCH,
@@ -255,9 +255,13 @@ def test_stretches_far_apart_are_remembered_in_bounded_space() -> None:
 
 @pytest.mark.parametrize("acknowledged", ["before", "at once", "after"])
 @pytest.mark.parametrize("over_own", [True, False])
-def test_a_flood_over_our_own_records(over_own: bool, acknowledged: str) -> None:
+@pytest.mark.parametrize("kept", [400, 100], ids=["room", "too many"])
+def test_a_flood_over_our_own_records(
+    kept: int, over_own: bool, acknowledged: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Relocated records stand where ours were acknowledged, or right beside them. What is acknowledged after the flood
-    is compared with its newest part."""
+    is compared with its newest part, and that this is not all of it is told."""
+    monkeypatch.setattr(irregular_records, "KEPT", kept)
     h, most = History(), 50
     h.assign("r")
     h.send("w", 0, 400, at=0)
@@ -266,11 +270,17 @@ def test_a_flood_over_our_own_records(over_own: bool, acknowledged: str) -> None
     store = Store(Objectives(findings_per_step=most))
     for rows in {"before": [ours, theirs], "at once": [h.rows], "after": [theirs, ours]}[acknowledged]:
         store.feed(rows)
+    h.rows.clear()
+    settle(h, end=800, seconds=2)
+    store.feed(h.rows)
+    dropped = [f.evidence["dropped"] for f in of(store, "window-overflow") if f.event == "opened"]
+    unknown = not over_own or acknowledged == "after"
+    assert dropped == ([400 - kept] if kept < 400 and unknown else [])
     told = of(store, "inconsistent-offsets")
     if not over_own:
         assert told == []
         return
-    begins = 400 - KEPT if acknowledged == "after" else 0
+    begins = 400 - kept if acknowledged == "after" else 0
     assert [f.subject for f in told] == [(offset,) for offset in range(begins, begins + most)]
     values = sorted(
         [
