@@ -15,8 +15,9 @@ one of which certainly wrote where the place is: it may be the transaction of so
 other of the log could hold it, nothing is concluded; nor while a process of another id has had something open since
 before, of which the log does not tell yet.
 
-State: the place held, the last `KEPT` indefinite or long transactions, `rules.settling.transactional_ids` for the
-lives.
+State: the place held; the indefinite or long transactions that may hold it, those that log time has not come to, and
+the last `KEPT` of the others. That more were dropped is told (`rules.kept.dropped`): they may hold the next place. For
+the lives `rules.settling.transactional_ids`.
 """
 
 from __future__ import annotations
@@ -100,7 +101,22 @@ def arrive(own: Stability, new: News) -> None:
             int(columns.completed[row]), int(columns.type[row] == INFO), int(known.min()) if len(known) else -1,
             records=int(new.sent.length[mine].sum()),
         )  # fmt: skip
-        own.doubtful = dict(sorted(own.doubtful.items(), key=lambda entry: (entry[1].completed, entry[0]))[-KEPT:])
+    if len(own.doubtful) > KEPT:
+        _bound(own, new.state.tick, new.report)
+
+
+def _bound(own: Stability, tick: int, report: Report) -> None:
+    """Keep what may hold the place; of what log time has come to beside that the last `KEPT` to end."""
+    own.doubtful = dict(sorted(own.doubtful.items(), key=lambda entry: (entry[1].completed, entry[0])))
+    others = [key for key, one in own.doubtful.items() if one.completed <= tick and not _may_hold(one, own)]
+    for key in others[:-KEPT]:
+        del own.doubtful[key]
+    report.drop("transactions whose end is not known", len(others) - KEPT)
+
+
+def _may_hold(one: Doubtful, own: Stability) -> bool:
+    """May it have begun before the place was held, and have written there?"""
+    return own.held >= 0 and one.invoked <= own.since and one.first in (-1, own.held)
 
 
 def fold(own: Stability, passage: Passage) -> None:
@@ -159,11 +175,7 @@ def _narrow(own: Stability, time: int, stable: int, end: int) -> None:
 
 def _holders(own: Stability, time: int) -> list[Doubtful]:
     """Those of the log's transactions that may hold the last stable offset where it is."""
-    return [
-        one
-        for one in own.doubtful.values()
-        if one.invoked <= own.since and one.first in (-1, own.held) and (one.indefinite or one.completed >= time)
-    ]
+    return [one for one in own.doubtful.values() if _may_hold(one, own) and (one.indefinite or one.completed >= time)]
 
 
 def _wrote(one: Doubtful, own: Stability, state: State) -> bool:
