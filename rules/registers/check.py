@@ -112,7 +112,7 @@ def fold(own: Registers, passage: Passage) -> None:
         register = kept.registers[number]
         register.decide(end, assume=_assumed_before(kept, state, register, cut))
         _report(number, register, report)
-    _forget(kept)
+    _forget(kept, report)
     _store(own, chunks, kept)
 
 
@@ -159,19 +159,22 @@ def _operations(columns: Columns, rows: list[int]) -> Iterable[tuple[int, Op]]:
             )  # fmt: skip
 
 
-def _forget(kept: Kept) -> None:
+def _forget(kept: Kept, report: Report) -> None:
     """Keep the registers that were used last."""
     if len(kept.registers) > REGISTERS_KEPT:
         last = sorted(kept.registers, key=lambda number: kept.registers[number].seen)
         for number in last[: len(last) - REGISTERS_KEPT]:
             del kept.registers[number]
         kept.dropped = True
+        report.drop("registers", len(last) - REGISTERS_KEPT)
 
 
 # What is said
 
 
 def _report(number: int, register: Register, report: Report) -> None:
+    report.drop("operations on registers", register.let_go)
+    register.let_go = 0
     found, register.found = register.found, []
     for one in found:
         report.tell(

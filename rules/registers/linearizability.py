@@ -66,12 +66,14 @@ CLUSTERS_KEPT: Final = 256
 PENDING_KEPT: Final = 1_024
 WAITING_KEPT: Final = 4_096
 REMEMBERED: Final = 32
+"""Beyond that a violation is told without the write that had replaced the value, or once more where the register had
+contradicted itself as often already."""
 
 
 @dataclass(slots=True)
 class Register:
     """One register. `floor`: by boot, the time after which every forgotten id is dead; a boot that is not in it proves
-    nothing once `forgot` is set."""
+    nothing once `forgot` is set. `let_go`: how many writes and reads a cap has taken since that was told."""
 
     blocks: list[Block] = field(default_factory=list)
     pending: dict[int, Op] = field(default_factory=dict)
@@ -85,6 +87,7 @@ class Register:
     seen: int = -1
     where: dict[int, tuple[Block, Cluster]] = field(default_factory=dict)
     found: list[Contradiction] = field(default_factory=list)
+    let_go: int = 0
     _woken: deque[int] = field(default_factory=deque)
 
     def begin(self, initial: int | None, at: int) -> None:
@@ -377,16 +380,20 @@ class Register:
     def _bound(self) -> None:
         if len(self.pending) > PENDING_KEPT:
             del self.pending[next(iter(self.pending))]
-            self.blind = True
+            self._go_blind()
         if len(self.waiting) > WAITING_KEPT:
             self.waiting.pop(0)
-            self.blind = True
+            self._go_blind()
         if len(self.where) > CLUSTERS_KEPT:
             block = self.blocks[0]
             del self.where[block.clusters.pop(0).id]
             if not block.clusters:
                 self.blocks.remove(block)
-            self.blind = True
+            self._go_blind()
+
+    def _go_blind(self) -> None:
+        self.blind = True
+        self.let_go += 1
 
     def _found(self, reason: str, ops: tuple[Op, ...], sentence: str, at: int = -1) -> None:
         self.found.append(because(reason, ops, sentence, at))

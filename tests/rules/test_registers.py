@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from rules.registers.blocks import NEVER, Op
 from rules.registers.check import NAME
 from rules.registers.form import pack, unpack
-from rules.registers.linearizability import Register
+from rules.registers.linearizability import PENDING_KEPT, Register
 from rules.vocabulary.finding import Finding
 from rules.vocabulary.objectives import Objectives
 from rules.vocabulary.slices import Mark, RegisterOp, Slice
@@ -414,12 +414,16 @@ def test_a_hundred_thousand_operations_in_constant_memory(capsys: pytest.Capture
     assert [(c.reason, c.ops) for c in register.found] == [("never-written", (stale,))]
 
 
-def test_what_is_kept_is_bounded() -> None:
-    """Clients that die in each write, and ids that nobody wrote: the caps hold, and no innocent is accused."""
+@pytest.mark.parametrize("writes", [1_000, 1_200], ids=["room", "too many"])
+def test_what_is_kept_is_bounded(writes: int) -> None:
+    """Clients that die in each write, and ids that nobody wrote: the caps hold, and no innocent is accused. That a cap
+    was reached is told."""
     store = Store(Objectives())
-    ops = [op(A, n, n, NEVER, "write", "info", id=n + 1) for n in range(1_200)]
+    ops = [op(A, n, n, NEVER, "write", "info", id=n + 1) for n in range(writes)]
     ops.append(op(B, 0, 1_300, 1_301, "read", observed=1))
     store.feed(rows(ops, until=1_400))
     assert said(store.findings) == set()
+    told = [(f.subject, f.evidence["dropped"]) for f in store.findings if f.anomaly == "window-overflow"]
+    assert told == ([(("operations on registers",), writes - PENDING_KEPT)] if writes > PENDING_KEPT else [])
     (kept,) = store.stored.values()
     assert len(kept.chunks[NAME]) < 100_000
