@@ -231,7 +231,7 @@ def _tell_absent(own: Outcomes, passage: Passage, rows: Written, one: Absent) ->
 def _note_guards(own: Outcomes, passage: Passage, among: Bools) -> None:
     """Note what else stands where an indefinite run was acknowledged, while the log is known there. If the transaction
     is visible, its acknowledgements are part of the log, and the offset is inconsistent."""
-    rows, log = own.written, passage.state.log
+    rows, log, over = own.written, passage.state.log, 0
     wanted = indices(among & (rows.type == INFO) & (rows.offset >= 0) & (rows.fate == WAITING))
     for i in wanted.tolist():
         start, end = int(rows.offset[i]), int(rows.offset[i] + rows.length[i])
@@ -240,8 +240,13 @@ def _note_guards(own: Outcomes, passage: Passage, among: Bools) -> None:
             for offset in range(max(start, int(log.offset[k])), min(end, int(log.offset[k] + log.length[k]))):
                 there = [int(log.writer[k]), int(log.seq[k] + offset - log.offset[k])]
                 guard = [int(rows.process[i]), int(rows.op[i]), offset, *there]
-                if guard not in own.guards and len(own.guards) < GUARDS_KEPT:
+                if guard in own.guards:
+                    continue
+                if len(own.guards) < GUARDS_KEPT:
                     own.guards.append(guard)
+                else:
+                    over += 1
+    passage.report.drop("values where a transaction may stand", over)
 
 
 def _guard(own: Outcomes, passage: Passage, rows: Written, one: Absent) -> None:
