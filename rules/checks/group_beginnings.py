@@ -24,6 +24,7 @@ WEEK: Final = 7 * 86_400 * SECOND
 MINUTE: Final = 60 * SECOND
 RETENTION: Final = "offsets_retention_minutes"
 KEPT: Final = 8
+"""Each is the offsets' retention after the one before, a week by default: older inputs are gone."""
 GROUPS_KEPT: Final = 256
 
 

@@ -52,6 +52,7 @@ from rules.vocabulary.objectives import SECOND
 
 KEPT: Final = 4096
 CUTS_KEPT: Final = 64
+"""A listing that is short for longer than a minute is borne out by each write after the newest of them as well."""
 LATER: Final = (30 * SECOND, 600 * SECOND)
 """So long after all of a range was written again it is asked to be explained."""
 LONG: Final = 16_383

@@ -39,6 +39,8 @@ from rules.settling.gate import READERS, Gate
 
 NONE: Final = np.empty(0, np.int64)
 STARTS_KEPT: Final = 64
+"""Of a log start that rose more often while a reader is late, what lies below one that is forgotten is told as taken
+by retention with the next one."""
 UNCOMPARED: Final = -2
 """A `due` of what has not been compared yet with what readers had passed before it was known; -1 has, and was not."""
 

@@ -37,6 +37,8 @@ KEPT: Final = 10_000
 STRANGERS_KEPT: Final = 1_000
 """Likewise of writers that the log does not know, and may never: another tool's values wait here as well."""
 SILENT_KEPT: Final = 256
+"""Beside those that live. Of one that is over, and sent nothing before as many others had begun, what somebody polls is
+taken for a stranger's, and waits."""
 _FORM: Final = struct.Struct("<qqqb")
 
 

@@ -38,6 +38,8 @@ from rules.settling.boots import boots_after, boots_before
 from rules.vocabulary.objectives import SECOND
 
 SIGHTINGS_KEPT: Final = 256
+"""Of a host that was away for long the bound is measured when it is back, by what it sees then: an hour of drift is two
+seconds."""
 HELD_SIGHTINGS: Final = 1 << 14
 DRIFT: Final = 2_000
 """Of so many seconds two clocks drift apart by less than one, also while one of them is brought right little by little.

@@ -32,6 +32,8 @@ from rules.vocabulary.objectives import SECOND
 
 EXACT: Final = 256
 KEPT: Final = 2048
+"""Where a log was cut, and that is known, a value of whose sending nothing is remembered is no skip; where it was not,
+it stood there before any reader went by."""
 
 
 @dataclass(slots=True)

@@ -26,6 +26,7 @@ from rules.vocabulary.objectives import SECOND
 
 NAME: Final = "listed-ends"
 KEPT: Final = 20
+"""Of what is older the first that is kept tells: a place that is wider, so that a run is called absent later."""
 BOOTS: Final = 4
 """Observers whose listings are all kept; of more, the newest of all of them."""
 APART: Final = 60 * SECOND

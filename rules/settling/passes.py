@@ -30,6 +30,8 @@ from rules.settling.clocks import UNKNOWN, ahead
 
 EXACT: Final = 96
 KEPT: Final = 4096
+"""Readers go straight on, and begin anew where they were or at the start: as many stretches that do not touch are not
+made. What stands in those that are forgotten is lost when a reader goes over it again, as the audit reader does."""
 SEVERAL: Final = -2
 """No boot's clock: a stretch whose parts were passed by several."""
 
