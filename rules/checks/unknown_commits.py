@@ -48,7 +48,7 @@ class Listings(Table):
 
 @dataclass(slots=True)
 class UnknownCommits:
-    """`holes`: at most `KEPT`; of offsets up to `to` any may have been committed in an older one. `listings`: the
+    """`holes`: at most `KEPT`; of offsets up to `to` any may have been committed in another one. `listings`: the
     newest `LISTINGS_KEPT`, for holes that are known late; of older ones `rules.settling.listed_ends` tells."""
 
     holes: Unknown = field(default_factory=Unknown)
@@ -64,9 +64,15 @@ def note(own: UnknownCommits, passage: Passage) -> None:
         new = [(hole.process, hole.start, hole.boot, hole.end, hole.end_boot, NEVER) for hole in holes]
         own.holes = concat(own.holes, Unknown(*np.array(new, np.int64).T))
     _note_listings(own, passage)
+    _bound(own)
+
+
+def _bound(own: UnknownCommits) -> None:
+    """Of too many, forget the lowest: of one that has no bound yet any offset would be unknown, for ever."""
     if len(own.holes) > KEPT:
-        own.to = max(own.to, int(own.holes.top[:-KEPT].max()))
-        own.holes = take(own.holes, slice(-KEPT, None))
+        order = own.holes.top.argsort(kind="stable")
+        own.to = max(own.to, int(own.holes.top[order[-KEPT - 1]]))
+        own.holes = take(own.holes, np.sort(order[-KEPT:]))
 
 
 def _note_listings(own: UnknownCommits, passage: Passage) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
-from rules.checks.unknown_commits import UnknownCommits, may_hold
-from rules.kept.state import State
+from rules.checks import unknown_commits
+from rules.checks.unknown_commits import Unknown, UnknownCommits, may_hold
+from rules.kept.state import NEVER, State
 from rules.settling.gate import Gate
 from rules.vocabulary.slices import Mark, Slice
 from tests.rules.committed_offsets import VERDICTS, commit, on, read
@@ -156,3 +158,15 @@ def test_a_lost_commit_waits_for_what_tells_how_far_a_member_s_clock_is_ahead(
     assert [(one.anomaly, one.subject) for one in whole(store, VERDICTS)] == (lost if soon else [])
     store.feed([*(late if compared else []), *more])
     assert [(one.anomaly, one.subject) for one in whole(store, VERDICTS)] == (lost if told else [])
+
+
+@pytest.mark.parametrize("kept", [3, 2], ids=["room", "too many"])
+def test_of_too_many_holes_those_are_forgotten_that_leave_least_unknown(
+    kept: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The oldest is one after which nobody has listed the log's end: any offset may have been committed in it."""
+    monkeypatch.setattr(unknown_commits, "KEPT", kept)
+    tops = np.array([NEVER, 5, 9])
+    own = UnknownCommits(holes=Unknown(*(np.arange(3) for _ in range(5)), tops))
+    unknown_commits._bound(own)
+    assert (own.to, own.holes.top.tolist()) == ((-1, [NEVER, 5, 9]) if kept == 3 else (5, [NEVER, 9]))
