@@ -63,9 +63,11 @@ BUSY: Final = 5 * SECOND
 """A mark that is held back by less than this shows an ordinary operation under way."""
 GOING: Final = 2 * BUSY
 """A life that is this old and has no operation open for long has got beyond its beginning."""
-LINEAGE: Final = 64
+LINEAGE: Final = 256
+"""More names than the fleets of one log have writers."""
 EARLY: Final = 256
-"""So many marks are kept that came before the slices that they count."""
+"""So many marks are kept that came before the slices that they count: what the others say of an operation that is open,
+the next mark of its process says again."""
 GONE: Final = (*standstills.BROKEN_OFF, "host-lost", "_CRASHED")
 """Errors of close rows that tell of a process that went away, and not of a client that failed."""
 
