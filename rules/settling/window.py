@@ -19,11 +19,14 @@ import numpy as np
 
 from rules.arrays import intervals
 from rules.arrays.intervals import EMPTY, Bools, Ints, among, indices, some, tails
+from rules.kept import dropped
 from rules.kept.chunks import NO_VALUES, Chunks, Values, values
 from rules.kept.state import Moved, Places, Spans, State, concat, take
 
-INDEX_KEPT: Final = 16_384
-"""Stretches of offsets that hold values, kept for readers whose rows come late."""
+INDEX_KEPT: Final = 65_536
+"""Stretches of offsets that hold values, kept for readers whose rows come late: each transaction's marker begins one,
+and a partition may have ten a second."""
+WHAT: Final = "offsets that late readers may have gone over"
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,12 +248,17 @@ def note_index(state: State, start: Ints, end: Ints) -> None:
 
 
 def forget_below(state: State, frontier: int, index_from: int) -> None:
-    """Drop what the settled frontier has passed, and of the index what no late reader may still be compared with."""
+    """Drop what the settled frontier has passed, and of the index what no late reader may still be compared with. What
+    is dropped beside that, for want of room, is told (`rules.kept.dropped`)."""
     log = state.log
     if len(log) and int(log.offset[0]) < frontier:
         state.log = _above(log, frontier)
     if len(state.index.start) > INDEX_KEPT:
-        index_from = max(index_from, int(state.index.start[-INDEX_KEPT]))
+        least = min(int(state.index.start[-INDEX_KEPT]), frontier)
+        dropped.note(
+            state, WHAT, int(state.index.start.searchsorted(least) - state.index.start.searchsorted(index_from))
+        )
+        index_from = max(index_from, least)
     state.index_from = max(state.index_from, min(index_from, frontier))
     for name, low in (("index", state.index_from), ("unclear", state.index_from)):
         spans: Spans = getattr(state, name)
