@@ -321,7 +321,7 @@ def test_an_error_that_waits_is_told_apart_from_what_is_given_up_around_it(
 ) -> None:
     """Its log start is not listed while others, and the writer itself, give up again and again."""
     h = History()
-    lost = {"type": "info", "error": "_MSG_TIMED_OUT"}
+    lost: dict[str, Any] = {"type": "info", "error": "_MSG_TIMED_OUT"}
     h.send("w", 0, 10, op=0, at=0)
     if when.startswith("before"):
         h.send("w", 10, 2, op=1, **lost)

@@ -167,6 +167,7 @@ def test_of_too_many_holes_those_are_forgotten_that_leave_least_unknown(
     """The oldest is one after which nobody has listed the log's end: any offset may have been committed in it."""
     monkeypatch.setattr(unknown_commits, "KEPT", kept)
     tops = np.array([NEVER, 5, 9])
-    own = UnknownCommits(holes=Unknown(*(np.arange(3) for _ in range(5)), tops))
+    any_three = np.arange(3)
+    own = UnknownCommits(holes=Unknown(any_three, any_three, any_three, any_three, any_three, tops))
     unknown_commits._bound(own)
     assert (own.to, own.holes.top.tolist()) == ((-1, [NEVER, 5, 9]) if kept == 3 else (5, [NEVER, 9]))
