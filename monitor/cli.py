@@ -30,7 +30,7 @@ from typer.exceptions import TyperException
 from monitor.commands.silence import app as silence_app
 from monitor.drill.cli import app as drill_app
 from monitor.errors import USAGE_OR_ENVIRONMENT, UserError, known_errors
-from monitor.options import Asked, Cluster, ConfigFile, Data, Debug, History, LogFormat, Panels, Topics, loaded_by
+from monitor.options import Cluster, CommandLine, ConfigFile, Data, Debug, History, LogFormat, Panels, Topics, loaded_by
 from monitor.postmortem.cli import add_to as add_postmortem
 
 app = typer.Typer(
@@ -113,7 +113,7 @@ def demo(
     """Watch a real local cluster, and see a real violation being caught. Needs nothing but this machine."""
     from monitor.demo.demo import run
 
-    raise typer.Exit(run(seconds=seconds, keep=keep, brokers=brokers, story=story, debug=Asked.debug))
+    raise typer.Exit(run(seconds=seconds, keep=keep, brokers=brokers, story=story, debug=CommandLine.debug))
 
 
 @app.command(rich_help_panel=Panels.begin)
@@ -130,7 +130,7 @@ def doctor(
     from monitor.errors import VIOLATION, ConfigError
     from monitor.process.program_log import configure
 
-    configure(debug=Asked.debug)
+    configure(debug=CommandLine.debug)
     try:
         asked = examine(loaded_by(config, data))
     except ConfigError as error:
@@ -168,12 +168,12 @@ def monitor(
 
     loaded = loaded_by(config, data, log_format)
     as_json = loaded.alerts.log_format == "json"
-    configure(debug=Asked.debug, file=loaded.data / "logs" / "monitor.log", as_json=as_json)
+    configure(debug=CommandLine.debug, file=loaded.data / "logs" / "monitor.log", as_json=as_json)
     fleet = None
     if probes:
         from monitor.process.probing import open_probes
 
-        fleet = open_probes(loaded, say, debug=Asked.debug, apart=True)
+        fleet = open_probes(loaded, say, debug=CommandLine.debug, apart=True)
     with stop_on_signal(within=STOPPED_WITHIN) as stop, naming_a_full_disk(loaded):
         run(Watch(loaded, say=say, fleet=fleet, standby=standby), say=say, stop=stop)
 
@@ -197,9 +197,9 @@ def probe_run(
     loaded = loaded_by(config, data, log_format)
     as_json = loaded.alerts.log_format == "json"
     of = f"-{only(loaded, cluster).name}" if cluster is not None else ""
-    configure(debug=Asked.debug, file=loaded.data / "logs" / f"probes{of}.log", as_json=as_json)
+    configure(debug=CommandLine.debug, file=loaded.data / "logs" / f"probes{of}.log", as_json=as_json)
     with stop_on_signal(within=STOPPED_WITHIN) as stop:
-        run(loaded, open_probes(loaded, say, cluster, debug=Asked.debug), stop)
+        run(loaded, open_probes(loaded, say, cluster, debug=CommandLine.debug), stop)
 
 
 @probe_app.command("drain")
@@ -216,7 +216,7 @@ def probe_drain(
     from monitor.process.program_log import configure
 
     loaded = loaded_by(config, data)
-    configure(debug=Asked.debug, file=loaded.data / "logs" / "probes.log")
+    configure(debug=CommandLine.debug, file=loaded.data / "logs" / "probes.log")
     raise typer.Exit(drain_each(loaded, cluster, limit=limit))
 
 
@@ -233,7 +233,7 @@ def probe_gone(
     from monitor.process.program_log import configure
 
     loaded = loaded_by(config, data)
-    configure(debug=Asked.debug)
+    configure(debug=CommandLine.debug)
     gone(loaded, committer, since.replace(tzinfo=UTC) if since else None)
 
 
@@ -443,10 +443,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except Exception as error:
         from monitor.screen import harmless
 
-        if isinstance(error, PermissionError) and error.filename is not None and not Asked.debug:
+        if isinstance(error, PermissionError) and error.filename is not None and not CommandLine.debug:
             print(f"offsetwatch: {harmless(str(error.filename))}: {error.strerror}", file=sys.stderr)
             _leave(USAGE_OR_ENVIRONMENT, arguments)
-        if Asked.debug or not isinstance(error, known_errors()):
+        if CommandLine.debug or not isinstance(error, known_errors()):
             if arguments is not None:
                 raise
             sys.excepthook(type(error), error, error.__traceback__)

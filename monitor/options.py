@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from monitor.config.config import Config
 
 
-class Asked:
+class CommandLine:
     """What the command line asked for before the command began."""
 
     debug = False
 
 
 def _set_debug(value: bool) -> bool:
-    Asked.debug = Asked.debug or value
+    CommandLine.debug = CommandLine.debug or value
     return value
 
 

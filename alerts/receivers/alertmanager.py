@@ -21,7 +21,7 @@ from alerts.config import AlertmanagerConfig
 from alerts.evidence import words
 from alerts.incidents.incident import Incident, explanation, summary
 from alerts.receivers.http import ask, basic, reveal, tls
-from alerts.receivers.memory import Memory, Told
+from alerts.receivers.memory import Memory, ToldTimes
 
 PATH: Final = "/api/v2/alerts"
 AHEAD: Final = 4
@@ -93,9 +93,9 @@ class Alertmanager:
         for occurrence, is_open in standing.items():
             told = memory.of(occurrence)
             if is_open and told.last != "open":
-                memory.note(occurrence, Told(open=now, over=told.over))
+                memory.note(occurrence, ToldTimes(open=now, over=told.over))
             elif not is_open and told.last != "over":
-                memory.note(occurrence, Told(open=told.open, over=now))
+                memory.note(occurrence, ToldTimes(open=told.open, over=now))
 
     def _end(self, incident: Incident, memory: Memory, now: datetime) -> datetime | None:
         """When the alert ends, None where nothing is to be sent of it."""

@@ -30,7 +30,7 @@ class Size:
 
 
 @dataclass(slots=True)
-class Told:
+class ToldTimes:
     """Machine times, None where it was not told. `size`: as it was told last, `sized` when that was; None where nobody
     knows."""
 
@@ -95,20 +95,20 @@ class Memory:
     def __init__(self, kept: Kept | Path | None, now: datetime) -> None:
         self._kept = OnDisk(kept) if isinstance(kept, Path) else kept
         self.began = now
-        self._told: dict[str, Told] = {}
+        self._told: dict[str, ToldTimes] = {}
         self._unwritten = False
         self._read()
 
-    def of(self, occurrence: str) -> Told:
+    def of(self, occurrence: str) -> ToldTimes:
         """What the receiver was told of it; to change it, `note`."""
-        return self._told.get(occurrence, Told())
+        return self._told.get(occurrence, ToldTimes())
 
     @property
     def open(self) -> list[str]:
         """The occurrences that the receiver was told to be open, and not to be over."""
         return [one for one, told in self._told.items() if told.last == "open"]
 
-    def note(self, occurrence: str, told: Told) -> None:
+    def note(self, occurrence: str, told: ToldTimes) -> None:
         """The receiver was told. Written at once; what cannot be written is tried again by `keep`."""
         self._told[occurrence] = told
         self._write()
@@ -148,8 +148,8 @@ class Memory:
             self._unwritten = False
 
 
-def _told(kept: list[Any]) -> Told:
-    told = Told(_time(kept[0]), _time(kept[1]))
+def _told(kept: list[Any]) -> ToldTimes:
+    told = ToldTimes(_time(kept[0]), _time(kept[1]))
     if len(kept) > 2:
         size = kept[2]
         told.size = Size(int(size["places"]), int(size["findings"]), int(size["spell"]), bool(size.get("losses")))
@@ -157,7 +157,7 @@ def _told(kept: list[Any]) -> Told:
     return told
 
 
-def _kept(told: Told) -> list[Any]:
+def _kept(told: ToldTimes) -> list[Any]:
     times: list[Any] = [_text(told.open), _text(told.over)]
     if told.size is not None:
         size = told.size

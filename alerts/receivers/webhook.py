@@ -26,7 +26,7 @@ from alerts.incidents.group import PAUSE
 from alerts.incidents.incident import Incident, explanation, summary
 from alerts.receivers.alertmanager import Links, Post
 from alerts.receivers.http import Refused, post, reveal, tls
-from alerts.receivers.memory import Memory, Size, Told
+from alerts.receivers.memory import Memory, Size, ToldTimes
 
 TIMESTAMP: Final = "X-Offsetwatch-Timestamp"
 SIGNATURE: Final = "X-Offsetwatch-Signature"
@@ -85,12 +85,12 @@ def due(
     return found
 
 
-def _again(incident: Incident, told: Told) -> bool:
+def _again(incident: Incident, told: ToldTimes) -> bool:
     """Has it begun again since it was told to be open, while something that came with it went on?"""
     return told.size is not None and told.size.spell < incident.spells
 
 
-def _worse(incident: Incident, told: Told, now: datetime) -> bool:
+def _worse(incident: Incident, told: ToldTimes, now: datetime) -> bool:
     """Has a violation grown so much since it was told last that whoever was woken by it has to know? Twice the places,
     or ten times the findings; so thirty partitions are five messages at most, a minute apart. That records were lost
     with it is told at once."""
@@ -118,11 +118,11 @@ def told(memory: Memory, incident: Incident, state: State, now: datetime) -> Non
     size = size_of(incident)
     if state == "open":
         over = before.over if before.over != now else None  # its spell before that is over
-        memory.note(incident.occurrence, Told(open=now, over=over, size=size, sized=now))
+        memory.note(incident.occurrence, ToldTimes(open=now, over=over, size=size, sized=now))
     elif state == "worse":
-        memory.note(incident.occurrence, Told(open=before.open, over=before.over, size=size, sized=now))
+        memory.note(incident.occurrence, ToldTimes(open=before.open, over=before.over, size=size, sized=now))
     else:
-        memory.note(incident.occurrence, Told(open=before.open, over=now, size=size, sized=now))
+        memory.note(incident.occurrence, ToldTimes(open=before.open, over=now, size=size, sized=now))
 
 
 def document_id(incident: Incident, state: State) -> str:

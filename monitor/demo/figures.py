@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from alerts.event import FindingEvent
 from monitor.demo.verdict import JUDGING
-from monitor.demo.view import Snapshot, Told
+from monitor.demo.view import Snapshot, StoryLine
 from streaming_jobs.checks_stalled import NAME as CHECKS_STALLED
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class Figures:
         self._limit = limit
         self._began = time.monotonic()
         self._lock = threading.Lock()
-        self._told: list[Told] = []
+        self._told: list[StoryLine] = []
         self._states: dict[tuple[str, int], Mapping[str, Any]] = {}
         self._events: list[FindingEvent] = []
         self._allowed = 0
@@ -52,7 +52,7 @@ class Figures:
     def tell(self, line: str, *, found: bool = False) -> None:
         """Add a line to the story. `found`: it is what all of it is about."""
         with self._lock:
-            self._told.append(Told(self.elapsed, line, found))
+            self._told.append(StoryLine(self.elapsed, line, found))
 
     def on_batch(self, events: Sequence[FindingEvent], batch: Batch) -> None:
         with self._lock:

@@ -40,7 +40,7 @@ _LEAST_FINDINGS: Final = 4 + MESSAGE_LINES + 2
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class StoryLine:
     """A line of the story, `elapsed` seconds after the start. `found`: it is what the story is about."""
 
     elapsed: float
@@ -61,7 +61,7 @@ class Snapshot:
     limit: float | None = None
     cluster: str = ""
     url: str | None = None
-    told: Sequence[Told] = field(default=())
+    told: Sequence[StoryLine] = field(default=())
     sent: int = 0
     acknowledged: int = 0
     polled: int = 0
@@ -119,7 +119,7 @@ def screen(now: Snapshot, *, width: int, height: int) -> RenderableType:
     return Group(*parts)
 
 
-def _told(told: Told) -> Text:
+def _told(told: StoryLine) -> Text:
     style = "bold red" if told.found else ""
     return Text.assemble((f"{told.elapsed:4.0f} s  ", "dim"), (told.line, style), overflow="ellipsis", no_wrap=True)
 

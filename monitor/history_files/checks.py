@@ -29,7 +29,7 @@ from streaming_jobs.cycles.search import Searched
 from streaming_jobs.history.replay import Edge, Replay
 from streaming_jobs.history.validation import KEYS, reasons_to_reject
 from streaming_jobs.verdicts import lookups
-from streaming_jobs.verdicts.recheck import PATIENCE, Asked, explained, shares
+from streaming_jobs.verdicts.recheck import PATIENCE, OffsetRange, explained, shares
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ class Checks:
         """`held`: by how much log time is held back until `settle` (`rules.step.prepare`)."""
         self._store = MemoryStore(objectives, held=held)
         self._failed: set[Place] = set()
-        self.rechecks: list[Asked] = []
+        self.rechecks: list[OffsetRange] = []
         """What the log's rows have to explain; whoever does so takes it out."""
         self.lookups: dict[tuple[str, int], Question] = {}
         """What the log's rows have to tell of transactions; likewise."""
@@ -52,7 +52,7 @@ class Checks:
         self.now: dict[Place, int] = {}
         """The log time, microseconds, that each partition has come to."""
         self.summaries: dict[Place, dict[str, Any]] = {}
-        self._tries: dict[Asked, int] = {}
+        self._tries: dict[OffsetRange, int] = {}
 
     def take(self, rows: pa.Table) -> list[Finding]:
         """Check rows with `CHECKED_SCHEMA`'s columns, of any partitions and in any order."""
@@ -97,7 +97,7 @@ class Checks:
     def answer(self, history: Path, *, last: bool) -> list[Finding]:
         """What the rows of the log can answer now; `last`: no further row will come."""
         found: list[Finding] = []
-        waiting = [lookups.Asked(one, 0, last) for one in self.lookups.values()]
+        waiting = [lookups.PendingLookup(one, 0, last) for one in self.lookups.values()]
         through = read_through(
             (place.cluster, summary["topic"], place.partition, summary["read_through"])
             for place, summary in self.summaries.items()
@@ -136,7 +136,7 @@ class Checks:
             return [_crashed(place, self.summaries.get(place, {}), rows, error)]
         if stepped.facts.num_rows:
             facts.append(stepped.facts)
-        self.rechecks += [Asked(place, recheck.start, recheck.end) for recheck in stepped.rechecks]
+        self.rechecks += [OffsetRange(place, recheck.start, recheck.end) for recheck in stepped.rechecks]
         self.summaries[place] = stepped.summary
         if stepped.summary["now"] is not None:
             self.now[place] = micros(stepped.summary["now"])

@@ -65,7 +65,7 @@ class Range:
 
 
 @dataclass(slots=True)
-class Told:
+class FileContents:
     """What the file holds, and what it leaves out, by what that is. `hosts`: how many clocks its times are of."""
 
     operations: int = 0
@@ -75,7 +75,7 @@ class Told:
 
 
 def events(
-    history: TableLocation, wanted: Range, named: Callable[[Collection[int]], Mapping[int, str]], told: Told
+    history: TableLocation, wanted: Range, named: Callable[[Collection[int]], Mapping[int, str]], told: FileContents
 ) -> Iterator[Event]:
     """The events, in the order of their times. `named`: what processes are called. `told` is filled on the way.
 
@@ -91,7 +91,7 @@ def events(
         yield event | {"time": int((completed if ends else invoked)[number]), "index": index}
 
 
-def _rows(history: TableLocation, wanted: Range, told: Told) -> pa.Table:
+def _rows(history: TableLocation, wanted: Range, told: FileContents) -> pa.Table:
     """The rows of the range, the rows of one operation beside each other, operations in the order of completion."""
     column = ds.field
     within = ds.scalar(True)
@@ -135,7 +135,7 @@ def _without_words(data: ds.Dataset, within: Any) -> Counter[str]:
 class _Log:
     """The rows as flat columns; operations by their number, in the order of completion."""
 
-    def __init__(self, rows: pa.Table, wanted: Range, told: Told) -> None:
+    def __init__(self, rows: pa.Table, wanted: Range, told: FileContents) -> None:
         self._told = told
         self._process = _numbers(rows, "process")
         op = _numbers(rows, "op")

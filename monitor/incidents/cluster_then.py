@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from monitor.incidents.silences import silences
-from monitor.incidents.witnesses import Asked
+from monitor.incidents.witnesses import FindingSubject
 from rules.vocabulary.slices import DIED
 from streaming_jobs.location import TableLocation, opened
 
@@ -53,7 +53,7 @@ class Change:
     told: str
 
 
-def cluster_then(history: TableLocation, about: Asked) -> list[Change]:
+def cluster_then(history: TableLocation, about: FindingSubject) -> list[Change]:
     """What changed around the finding's time, in the order of time; empty where there is no log, or it says nothing."""
     log = opened(history)
     if log is None:

@@ -28,7 +28,7 @@ from monitor.incidents.findings import Filter, tables_of
 from monitor.incidents.findings import named as with_name
 from monitor.incidents.overview import overview_of
 from monitor.incidents.room import no_room
-from monitor.incidents.witnesses import Asked, Witness, around, asked, names, witnesses
+from monitor.incidents.witnesses import FindingSubject, Witness, around, asked, names, witnesses
 from streaming_jobs.location import TableLocation
 from streaming_jobs.tables.delta_tables import read_table
 from streaming_jobs.tables.findings import current
@@ -115,14 +115,14 @@ def naming(found: Explained) -> Mapping[str, Any]:
     return next(own, found.findings[0])
 
 
-def _in_this_spell(found: Explained, place: Asked) -> Asked:
+def _in_this_spell(found: Explained, place: FindingSubject) -> FindingSubject:
     incident = found.incident
     if incident is None or incident.kind != "condition":
         return place
     return replace(place, at=max(place.at, incident.since))
 
 
-def subject(found: Explained) -> Asked | None:
+def subject(found: Explained) -> FindingSubject | None:
     """Which records that finding is about, None where it names none."""
     first = naming(found)
     return asked(first, parsed(first["evidence"]))

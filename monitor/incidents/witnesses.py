@@ -43,7 +43,7 @@ class Witness:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class FindingSubject:
     """What a finding is about: values, offsets and a transaction, in one partition. `topic_id`: empty where the finding
     tells of several partitions, and knows the `topic` by its name alone."""
 
@@ -56,7 +56,7 @@ class Asked:
     topic: str = ""
 
 
-def asked(row: Mapping[str, Any], evidence: Mapping[str, Any]) -> Asked | None:
+def asked(row: Mapping[str, Any], evidence: Mapping[str, Any]) -> FindingSubject | None:
     """What to look for, None where the finding names no record."""
     place: Mapping[str, Any] = evidence
     for part in ("absent", "seen"):
@@ -70,17 +70,17 @@ def asked(row: Mapping[str, Any], evidence: Mapping[str, Any]) -> Asked | None:
     if partition < 0 or not (values or offsets):
         return None
     txn = evidence.get("txn")
-    return Asked(
+    return FindingSubject(
         topic_id=row["topic_id"], partition=partition, at=row["first_at"], values=values, offsets=offsets,
         txn=txn if isinstance(txn, int) else None, topic=place.get("topic") or row.get("topic", ""),
     )  # fmt: skip
 
 
-def around(row: Mapping[str, Any]) -> Asked | None:
+def around(row: Mapping[str, Any]) -> FindingSubject | None:
     """The partition and the time of a finding that names no record; None where it names no partition either."""
     if row["partition"] < 0:
         return None
-    return Asked(row["topic_id"], row["partition"], row["first_at"], (), (), None, row.get("topic", ""))
+    return FindingSubject(row["topic_id"], row["partition"], row["first_at"], (), (), None, row.get("topic", ""))
 
 
 def _parts(place: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -94,12 +94,12 @@ def _whole(place: Mapping[str, Any], name: str) -> bool:
     return isinstance(place.get(name), int)
 
 
-def witnesses(history: TableLocation, about: Asked) -> list[Witness]:
+def witnesses(history: TableLocation, about: FindingSubject) -> list[Witness]:
     """What the probe log says of these records, in the order of time; none where there is no log."""
     return witnesses_in(operations(history, about), about)
 
 
-def operations(history: TableLocation, about: Asked) -> pa.Table | None:
+def operations(history: TableLocation, about: FindingSubject) -> pa.Table | None:
     """The sends, polls and transactions of the partition around that time, in its order, with the columns that tell
     what they did; None where there is no log."""
     log = opened(history)
@@ -119,7 +119,7 @@ def operations(history: TableLocation, about: Asked) -> pa.Table | None:
     return table.take(pc.sort_indices(table, sort_keys=[("invoked", "ascending")])).combine_chunks()
 
 
-def witnesses_in(table: pa.Table | None, about: Asked) -> list[Witness]:
+def witnesses_in(table: pa.Table | None, about: FindingSubject) -> list[Witness]:
     """What these operations say of the records, in the order of time."""
     if table is None:
         return []
@@ -128,7 +128,7 @@ def witnesses_in(table: pa.Table | None, about: Asked) -> list[Witness]:
     return sorted(found, key=lambda one: one.at)
 
 
-def nearby(table: pa.Table, about: Asked, around: int, most: int) -> list[dict[str, Any]]:
+def nearby(table: pa.Table, about: FindingSubject, around: int, most: int) -> list[dict[str, Any]]:
     """The operations that sent, or went over, an offset at most `around` from one of the records', as rows in the order
     of time: of what a diagram shows, `most` at most, those nearest to the finding's time."""
     if not table.num_rows:
@@ -214,7 +214,7 @@ def _holding(runs: dict[str, Any], values: Collection[Value], offsets: Collectio
     return holds
 
 
-def _offsets(table: pa.Table, about: Asked) -> set[int]:
+def _offsets(table: pa.Table, about: FindingSubject) -> set[int]:
     """Where the values stand, by what was acknowledged and polled."""
     found: set[int] = set()
     if not table.num_rows:
@@ -227,7 +227,7 @@ def _offsets(table: pa.Table, about: Asked) -> set[int]:
     return found
 
 
-def _candidates(table: pa.Table, about: Asked, offsets: Collection[int]) -> list[dict[str, Any]]:
+def _candidates(table: pa.Table, about: FindingSubject, offsets: Collection[int]) -> list[dict[str, Any]]:
     """The rows that have to do with it, `MOST` at most of those that only went past."""
     if not table.num_rows:
         return []
@@ -249,7 +249,7 @@ def _candidates(table: pa.Table, about: Asked, offsets: Collection[int]) -> list
     return rows
 
 
-def _told(row: Mapping[str, Any], about: Asked, offsets: Set[int]) -> Iterator[Witness]:
+def _told(row: Mapping[str, Any], about: FindingSubject, offsets: Set[int]) -> Iterator[Witness]:
     """What one operation did with the records, in words."""
     at, process = row["invoked"], row["process"]
     outcome = row["type"] + (f", {row['error']}" if row["error"] else "")

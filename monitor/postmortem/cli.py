@@ -50,9 +50,9 @@ def sql(  # noqa: PLR0913
     debug: Debug = False,
 ) -> None:
     """Ask the tables in SQL, read-only: operations, records, incidents, partitions. --queries lists ready questions."""
-    from monitor.postmortem.sql_command import Asked, Part, run
+    from monitor.postmortem.sql_command import Part, SqlRequest, run
 
-    asked = Asked(
+    asked = SqlRequest(
         question=question, query=query, parameters=param or (), queries=queries,
         part=Part(since=since, until=until, cluster=cluster, as_of=as_of, memory=memory),
         form="json" if json else "csv" if csv else "table", limit=limit,

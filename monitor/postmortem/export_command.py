@@ -14,7 +14,7 @@ from monitor.commands.times import between
 from monitor.config.config import Config
 from monitor.config.names import chosen
 from monitor.errors import UserError
-from monitor.history_files.export import Range, Told, events
+from monitor.history_files.export import FileContents, Range, events
 from monitor.history_files.writing import edn_line, json_line
 from monitor.incidents.findings import known_clusters, require_topics
 from monitor.incidents.witnesses import names
@@ -51,11 +51,11 @@ def run(output: Path, form: Form, asked: Stretch, config: Config) -> None:
         print(f"offsetwatch: {sentence}", file=sys.stderr)
 
 
-def export(history: TableLocation, wanted: Range, output: Path, form: Form) -> Told:
+def export(history: TableLocation, wanted: Range, output: Path, form: Form) -> FileContents:
     """Write the range to `output` (`-` is standard output; `.gz` is compressed). Raises UserError where it cannot."""
     if opened(history) is None:
         raise UserError(f"there is no probe log in {history}: give the data folder of a monitor with --data")
-    told = Told()
+    told = FileContents()
     line = edn_line if form == "edn" else json_line
     found = events(history, wanted, lambda processes: names(history, processes), told)
     legend = next(found)  # a range that holds nothing leaves no file
@@ -83,7 +83,7 @@ def _opened(output: Path) -> Iterator[BinaryIO]:
         raise UserError(f"{output}: {error.strerror or error}") from error
 
 
-def sentences(told: Told, output: Path) -> Iterator[str]:
+def sentences(told: FileContents, output: Path) -> Iterator[str]:
     """What was written and what was left out, for a person."""
     where = "standard output" if output == Path("-") else output
     yield f"{told.operations:,} operations with {told.records:,} records are in {where}"

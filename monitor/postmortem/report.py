@@ -63,7 +63,7 @@ ATTACHED: Final = 8_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ToldIncident:
     """One incident: its page, the order of its partition, and what it is called there; `cycle`: its picture, SVG."""
 
     page: IncidentPage
@@ -83,7 +83,7 @@ class Gathered:
     topics: Sequence[str]
     cluster: str | None
     incidents: Sequence[Incident]
-    told: Sequence[Told]
+    told: Sequence[ToldIncident]
     figures: Figures
     happenings: Sequence[Happening]
     raw: bytes | None
@@ -137,7 +137,7 @@ def gather(sources: Sources, begin: datetime, end: datetime, pictures: Path) -> 
         known |= evidence.explained.names
         drawn = pictures / f"{incident.id}.svg"
         explained.append(
-            Told(
+            ToldIncident(
                 page(evidence, sources.now, to_do, ""),
                 order_of(evidence, sources.history),
                 incident.subjects[0] if incident.subjects else "",

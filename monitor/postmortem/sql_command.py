@@ -41,7 +41,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class SqlRequest:
     """What the command line asks for; parameters as they were written there."""
 
     question: str | None
@@ -53,7 +53,7 @@ class Asked:
     limit: int
 
 
-def run(asked: Asked, config: Config, history: Path | None) -> None:
+def run(asked: SqlRequest, config: Config, history: Path | None) -> None:
     """Answer on standard output. Raises UserError where it cannot."""
     if asked.queries:
         for one in ready_queries().values():
@@ -76,7 +76,7 @@ def run(asked: Asked, config: Config, history: Path | None) -> None:
             talk(database, show)
 
 
-def _show(asked: Asked) -> Callable[[Rows], None]:
+def _show(asked: SqlRequest) -> Callable[[Rows], None]:
     if asked.form != "table":
         return write_json if asked.form == "json" else write_csv
     width = Console().width

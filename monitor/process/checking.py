@@ -62,7 +62,7 @@ def _spark_processes() -> list[int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class CheckingListeners:
     """Who is told: of each batch's findings, of each batch that is done, of cycles, of a condition of the checks
     themselves; `say` is given lines for the user."""
 
@@ -77,7 +77,7 @@ class Checks:
     """One run of the checks over one checkpoint, through all its failures. `start` once, `wait` again and again by one
     thread, `stop` at the end."""
 
-    def __init__(self, config: Config, told: Told) -> None:
+    def __init__(self, config: Config, told: CheckingListeners) -> None:
         self._config = config
         self._told = told
         self._note = StallNote()

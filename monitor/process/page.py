@@ -16,7 +16,7 @@ from monitor.status.access import Rules, allowed_hosts
 from monitor.status.app import StatusApp
 from monitor.status.board import Board
 from monitor.status.evidence import EvidenceReader
-from monitor.status.pace import Recent
+from monitor.status.traffic import Recent
 
 
 def serve(config: Config, board: Board, registry: Registry, say: Callable[[str], None], ending: ExitStack) -> str:

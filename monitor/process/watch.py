@@ -36,7 +36,7 @@ from alerts.silence_metrics import SilenceMetrics
 from monitor.config.config import Config
 from monitor.config.names import ClusterNames
 from monitor.errors import ConfigError, UserError
-from monitor.process.checking import Checks, Told
+from monitor.process.checking import CheckingListeners, Checks
 from monitor.process.claiming import Claim
 from monitor.process.intake import begin_intake
 from monitor.process.keeping import InTheStore
@@ -243,8 +243,8 @@ class Watch:
             return "starting: no batch has been checked yet"
         return "the checks have stopped, and begin again" if self._checks.stalled else None
 
-    def _told(self) -> Told:
-        return Told(
+    def _told(self) -> CheckingListeners:
+        return CheckingListeners(
             say=self._say,
             on_batch=self._on_batch,
             on_progress=[self._on_batch_done, *self._audience.progress],

@@ -35,8 +35,8 @@ from monitor.status import incident_view, overview_view
 from monitor.status.access import Access, Rules
 from monitor.status.board import Board, Seen
 from monitor.status.evidence import EvidenceReader
-from monitor.status.pace import Recent, TrafficPace
 from monitor.status.runbook import Paragraph, sections
+from monitor.status.traffic import Recent, TrafficPace
 from streaming_jobs.errors import TableError
 
 _log: Final = logging.getLogger(__name__)

@@ -21,7 +21,7 @@ from alerts.incidents.incident import Names, nameless
 from monitor.diagrams.space_time import AROUND_OFFSETS, Focus, SpaceTime, space_time
 from monitor.incidents.explained import Explained, found_in, mentioned, subject
 from monitor.incidents.log_around import Standing, log_around
-from monitor.incidents.witnesses import Asked, names, nearby, operations, witnesses_in
+from monitor.incidents.witnesses import FindingSubject, names, nearby, operations, witnesses_in
 from rules.vocabulary.table_errors import in_words
 from streaming_jobs.errors import TableError
 from streaming_jobs.location import TableLocation
@@ -42,7 +42,7 @@ class Evidence:
     and empty where the finding names no record, or the log no longer holds that time."""
 
     explained: Explained
-    about: Asked | None = None
+    about: FindingSubject | None = None
     log: Sequence[Standing] = ()
     diagram: SpaceTime | None = None
     names: Mapping[int, str] = field(default_factory=dict)

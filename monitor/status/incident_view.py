@@ -35,7 +35,7 @@ class Field:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ToldFinding:
     """One finding."""
 
     id: str
@@ -85,7 +85,7 @@ class IncidentPage:
     diagram: str
     operations: Sequence[Row]
     log: Sequence[LogRow]
-    findings: Sequence[Told]
+    findings: Sequence[ToldFinding]
     more: int
     stands_for: int
     """How many findings those are, where one tells of more of the same; 0 where each tells of one."""
@@ -160,8 +160,8 @@ def _stands_for(explained: Explained) -> int:
     return number if number > len(explained.findings) else 0
 
 
-def _told(row: Mapping[str, Any], names: Mapping[int, str]) -> Told:
-    return Told(
+def _told(row: Mapping[str, Any], names: Mapping[int, str]) -> ToldFinding:
+    return ToldFinding(
         id=row["id"],
         at=_precise(began(row)),
         anomaly=row["anomaly"],

@@ -14,7 +14,7 @@ from alerts.incidents.incident import Incident, Names, of_cluster, span, where
 from alerts.partition_metrics import readers_lag
 from monitor.incidents.overview import SILENT, Overview, age, clock, silence_json, silence_words, verdict
 from monitor.status.board import Seen
-from monitor.status.pace import TrafficPace
+from monitor.status.traffic import TrafficPace
 
 State = Literal["ok", "behind", "warning", "critical", "failed", "silent"]
 

@@ -53,7 +53,7 @@ def decode(payload: bytes | None) -> Entry | None:
 
 
 @dataclass(slots=True)
-class Asked:
+class AwaitedOperation:
     """An operation of the copy's own client, whose record it waits for. `offset`: where the record was acknowledged,
     None if that was not told. Once `answered`, `held` is what the register held when the record had been applied, and
     `before` what it held just before; None where that is not known."""
@@ -77,7 +77,7 @@ class Copy:
     held: dict[tuple[Partition, int], int] = field(default_factory=dict)
     whole: set[Partition] = field(default_factory=set)
     next: dict[Partition, int] = field(default_factory=dict)
-    asked: Asked | None = None
+    asked: AwaitedOperation | None = None
 
     def begin(self, where: Partition, offset: int) -> None:
         """Reading begins at the end of what is there, `offset`."""
@@ -90,7 +90,7 @@ class Copy:
         known = self.held.get((where, register))
         return 0 if known is None and where in self.whole else known
 
-    def ask(self, asked: Asked) -> None:
+    def ask(self, asked: AwaitedOperation) -> None:
         """Wait for an operation's record: until it has been applied, or, for a read, all up to its offset have."""
         self.asked = asked
         self._reached(asked.where)

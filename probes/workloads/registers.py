@@ -30,7 +30,7 @@ from probes.kafka.starting_positions import log_ends_when_led
 from probes.log.life_log import random_id
 from probes.records.delivery import POLL, Batch, Fate, collect, fates, hand_over
 from probes.records.polls import Polled, Positions, Problem, sort_out
-from probes.records.register_copy import Asked, Copy, Entry
+from probes.records.register_copy import AwaitedOperation, Copy, Entry
 from probes.records.tag import Encoder, read
 from probes.topology import Partition
 from probes.workloads.pace import Pace
@@ -174,7 +174,7 @@ class Registers(Probe):
         assert self.writer is not None
         if fate.type != "ok":
             return fate.type, None, fate.error
-        asked = Asked(where, entry.register, self.writer, seq, fate.runs[0].offset)
+        asked = AwaitedOperation(where, entry.register, self.writer, seq, fate.runs[0].offset)
         self.copy.ask(asked)
         limit = self.world.clock.monotonic_ns() + int(self._config.catch_up_within * 1e9)
         while not asked.answered and self.world.clock.monotonic_ns() < limit:

@@ -32,7 +32,7 @@ ANYBODY: Final = Who(lambda number, process: True, strict=True, newcomers=True)
 """Where all of everybody's log is here, so is that of those who are `concerned`."""
 
 
-class Told(NamedTuple):
+class ToldOffset(NamedTuple):
     """A read, as in `Reads`."""
 
     group: int
@@ -125,7 +125,7 @@ def _over_before(passage: Passage, time: int, boot: int) -> list[int]:
 class Case:
     """One read, what was known before it, and what may be concluded. `waits`: not all of the group's log is here."""
 
-    def __init__(self, own: Committed, read: Told, passage: Passage, *, waits: bool = False) -> None:
+    def __init__(self, own: Committed, read: ToldOffset, passage: Passage, *, waits: bool = False) -> None:
         self.own, self.read, self.passage, self.waits = own, read, passage, waits
         self.name = own.names[read.group]
         mine = indices((own.commits.group == read.group) & (own.commits.offset == read.offset))

@@ -63,7 +63,7 @@ from rules.checks.commit_verdicts import (
     ANYBODY,
     LANDED,
     Case,
-    Told,
+    ToldOffset,
     concerned,
     nobody_committed_elsewhere,
     nothing_is_missing,
@@ -276,7 +276,7 @@ def _judge(own: Committed, reads: Reads, passage: Passage) -> None:
     if doubtful:
         kept_commits.spoil(own)
     for i in doubtful:
-        read = Told(*(int(getattr(reads, name)[i]) for name in Told._fields))
+        read = ToldOffset(*(int(getattr(reads, name)[i]) for name in ToldOffset._fields))
         if read.at >= passage.state.begins:
             case = Case(own, read, passage)
             case.judge_regression()
@@ -296,7 +296,7 @@ def _judge_known(own: Committed, reads: Reads, passage: Passage) -> None:
     seen, low = replace(own, told=concat(own.told, reads)), take(reads, lower)
     newest = kept_commits.newest(low, (low.process, low.domain, low.group), low.completed, ASKED_AGAIN)
     for i in lower[newest].tolist():
-        read = Told(*(int(getattr(reads, name)[i]) for name in Told._fields))
+        read = ToldOffset(*(int(getattr(reads, name)[i]) for name in ToldOffset._fields))
         if read.at >= passage.state.begins:
             Case(seen, read, passage, waits=True).judge_loss()
 

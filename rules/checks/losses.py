@@ -28,7 +28,7 @@ from rules.arrays import intervals
 from rules.arrays.columns import Runs
 from rules.arrays.intervals import Bools, Ints, indices, some
 from rules.checks import transaction_evidence, unseen
-from rules.checks.transaction_evidence import Told
+from rules.checks.transaction_evidence import TransactionTold
 from rules.kept.check import Asked, Check, News, Passage
 from rules.kept.chunks import Chunks, Values, chunk_names, values
 from rules.kept.report import Report
@@ -304,7 +304,9 @@ def tells(own: Losses, chunks: Chunks, lost: Values) -> bool:
     return bool(len(told[0]) or waits.any())
 
 
-def report_lost(value: tuple[int, int], offset: int, read: int, told: Told, report: Report, *, at: int) -> None:
+def report_lost(
+    value: tuple[int, int], offset: int, read: int, told: TransactionTold, report: Report, *, at: int
+) -> None:
     """Report one lost write; `read` is how far readers had read, `told` what is known of its transaction."""
     writer, seq = value
     report.add(

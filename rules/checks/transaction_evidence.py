@@ -29,7 +29,7 @@ from rules.kept.state import State
 _TOLD: Final = {OK: "committed", FAIL: "aborted"}
 
 
-class Told(NamedTuple):
+class TransactionTold(NamedTuple):
     """`evidence` to add to a finding, and `words` to add to its message; both empty where nothing is known.
 
     Evidence: `txn`, `transactional_id`, `told` (what the client was told became of it: committed, aborted or unknown),
@@ -41,10 +41,10 @@ class Told(NamedTuple):
     words: str
 
 
-NOTHING: Final = Told({}, "")
+NOTHING: Final = TransactionTold({}, "")
 
 
-def of_value(state: State, chunks: Chunks, writer: int, seq: int) -> Told:
+def of_value(state: State, chunks: Chunks, writer: int, seq: int) -> TransactionTold:
     """What is known of the transaction that wrote this value here."""
     outcomes: Outcomes | None = state.checks.get(transaction_runs.NAME)
     if outcomes is None:
@@ -67,17 +67,17 @@ def _set_aside(outcomes: Outcomes, chunks: Chunks, writer: int, seq: int) -> Ite
                 yield Outcomes(one.rows, names=one.names)
 
 
-def of_row(state: State, outcomes: Outcomes, rows: Written, i: int) -> Told:
+def of_row(state: State, outcomes: Outcomes, rows: Written, i: int) -> TransactionTold:
     """What is known of the transaction of row `i` of `rows`."""
     txn, name, told = int(rows.txn[i]), int(rows.name[i]), _told(int(rows.type[i]))
     evidence: dict[str, Any] = {"txn": txn, "told": told}
     if name < 0:
-        return Told(evidence, f"; its transaction {txn} was told to be {told}")
+        return TransactionTold(evidence, f"; its transaction {txn} was told to be {told}")
     evidence["transactional_id"] = outcomes.names[name]
     words = f"; its transaction {txn} of {evidence['transactional_id']} was told to be {told}"
     one = take(rows, slice(i, i + 1))
     note_next(one, outcomes.written)
-    return _with_next(state, one, outcomes.written, Told(evidence, words))
+    return _with_next(state, one, outcomes.written, TransactionTold(evidence, words))
 
 
 def note_next(rows: Written, among: Written) -> None:
@@ -106,7 +106,7 @@ def note_next(rows: Written, among: Written) -> None:
         rows.next_offset[own] = among.offset[following]
 
 
-def _with_next(state: State, one: Written, written: Written, told: Told) -> Told:
+def _with_next(state: State, one: Written, written: Written, told: TransactionTold) -> TransactionTold:
     """With the transaction that stands behind all of this one's records here."""
     evidence, words = told
     if one.next_txn[0] < 0:
@@ -127,7 +127,7 @@ def _with_next(state: State, one: Written, written: Written, told: Told) -> Told
             f", no marker stands behind its records, and that of the next transaction {following['next_txn']},"
             f" {following['next_told']}, decided over them"
         )
-    return Told(evidence | following, words)
+    return TransactionTold(evidence | following, words)
 
 
 def _unknown(state: State, start: int, end: int) -> int:

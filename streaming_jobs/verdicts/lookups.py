@@ -74,7 +74,7 @@ class _Waiting:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PendingLookup:
     """`through`: the log time up to which its polls were read before. `impatient`: answer it from what there is."""
 
     question: Question
@@ -129,7 +129,7 @@ class Lookups:
             due = sorted(
                 (one for one in self._waiting.values() if last or one.due <= now), key=lambda one: one.question.invoked
             )
-            ready = [Asked(one.question, one.through, last or one.tried >= PATIENCE) for one in due]
+            ready = [PendingLookup(one.question, one.through, last or one.tried >= PATIENCE) for one in due]
         through = _read_through(read_table(self._tables, "partition_state")) if ready else {}
         for first in range(0, len(ready), TOGETHER):
             if stopping():
@@ -173,7 +173,7 @@ class Lookups:
             self._report(fresh)
 
 
-def looked_up(replay: Replay, together: Sequence[Asked], through: Through) -> dict[Question, Answer]:
+def looked_up(replay: Replay, together: Sequence[PendingLookup], through: Through) -> dict[Question, Answer]:
     """What the rows of the log say of these transactions. `through`: how far the log of their partitions' readers is
     here."""
     questions = [one.question for one in together]

@@ -46,7 +46,7 @@ _ROWS: Final = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class OffsetRange:
     """Offsets [start, end) of a partition."""
 
     place: Place
@@ -58,7 +58,7 @@ class Asked:
 class Part:
     """What of a question is answered at once: offsets [start, end)."""
 
-    of: Asked
+    of: OffsetRange
     start: int
     end: int
 
@@ -88,10 +88,10 @@ class Rechecks:
         self._clock = clock
         self._lock = threading.Lock()
         self._answers: Table | None = None
-        self._waiting: dict[Asked, _Progress] = {}  # whose turn is next comes first
+        self._waiting: dict[OffsetRange, _Progress] = {}  # whose turn is next comes first
         self.ask(unanswered(read_table(tables, "rechecks")))
 
-    def ask(self, questions: Iterable[Asked]) -> None:
+    def ask(self, questions: Iterable[OffsetRange]) -> None:
         """These are in the table, and to be answered."""
         with self._lock:
             for asked in questions:
@@ -100,7 +100,7 @@ class Rechecks:
     def answer(self, stopping: Callable[[], bool] = lambda: False) -> None:
         """Answer what can be answered now, also what is asked meanwhile. What fails is told in the log and tried again
         by the next call."""
-        held: set[Asked] = set()
+        held: set[OffsetRange] = set()
         while True:
             with self._lock:
                 waiting = [(asked, known.through) for asked, known in self._waiting.items() if asked not in held]
@@ -116,7 +116,7 @@ class Rechecks:
                     place = share[0].of.place
                     log.warning("%s ranges of %s are not explained yet, and tried again: %s", len(share), place, error)
 
-    def _settle(self, found: Mapping[Part, list[Finding] | None]) -> set[Asked]:
+    def _settle(self, found: Mapping[Part, list[Finding] | None]) -> set[OffsetRange]:
         """Tell what was found, and write down which questions are answered: those found to their end, and those given
         up. Which ones must wait?"""
         over, held = [], set()
@@ -156,7 +156,7 @@ class Rechecks:
             self._report(list(fresh.values()))
 
 
-def shares(waiting: Iterable[tuple[Asked, int]]) -> list[list[Part]]:
+def shares(waiting: Iterable[tuple[OffsetRange, int]]) -> list[list[Part]]:
     """What is answered of each partition's questions at once, each with the offset through which it is answered: the
     first of them, at most `TOGETHER` and `AT_ONCE` offsets in all, in the order of their offsets."""
     by_place: dict[Place, list[Part]] = {}
@@ -198,17 +198,17 @@ def _rows_of(replay: Replay, place: Place, ranges: Sequence[tuple[int, int]]) ->
     return pa.concat_tables(kept).combine_chunks() if kept else CHECKED_SCHEMA.empty_table()
 
 
-def asked_row(asked: Asked) -> dict[str, object]:
+def asked_row(asked: OffsetRange) -> dict[str, object]:
     """The columns of the table `rechecks` that say what is asked."""
     place = asked.place
     where = {"cluster": place.cluster, "topic_id": place.topic_id, "partition": place.partition}
     return where | {"start": asked.start, "end": asked.end}
 
 
-def unanswered(rows: pa.Table) -> list[Asked]:
+def unanswered(rows: pa.Table) -> list[OffsetRange]:
     """What was asked and not answered since, of the table `rechecks`."""
-    last: dict[Asked, bool] = {}
+    last: dict[OffsetRange, bool] = {}
     for row in sorted(rows.to_pylist(), key=lambda row: (row["recorded"], row["answered"])):
         place = Place(row["cluster"], row["topic_id"], row["partition"])
-        last[Asked(place, row["start"], row["end"])] = row["answered"]
+        last[OffsetRange(place, row["start"], row["end"])] = row["answered"]
     return [asked for asked, answered in last.items() if not answered]

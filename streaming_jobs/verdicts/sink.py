@@ -39,7 +39,7 @@ from streaming_jobs.tables.delta_tables import open_tables
 from streaming_jobs.tables.schemas import FINDINGS, LOOKUPS, PARTITION_STATE, READERS, RECHECKS, REJECTED, TRANSACTIONS
 from streaming_jobs.verdicts import lookups as lookups_
 from streaming_jobs.verdicts import recheck
-from streaming_jobs.verdicts.recheck import Asked
+from streaming_jobs.verdicts.recheck import OffsetRange
 from streaming_jobs.verdicts.resolution import Resolution, judged
 from streaming_jobs.verdicts.untold import Untold
 
@@ -81,7 +81,7 @@ class Batch:
     rejected: pa.Table
     stats: BatchStats
     counted: datetime
-    rechecks: tuple[Asked, ...] = ()
+    rechecks: tuple[OffsetRange, ...] = ()
     lookups: tuple[Question, ...] = ()
 
 
@@ -305,10 +305,12 @@ def _stacked(column: pa.ChunkedArray, schema: pa.Schema) -> pa.Table:
     return pa.concat_tables([part.cast(schema) for part in parts]) if parts else schema.empty_table()
 
 
-def _rechecks(verdicts: pa.Table) -> tuple[Asked, ...]:
+def _rechecks(verdicts: pa.Table) -> tuple[OffsetRange, ...]:
     """The ranges of offsets that are to be explained."""
     rows = verdicts.select([*KEYS, "rechecks"]).filter(pc.is_valid(verdicts["rechecks"])).to_pylist()
-    return tuple(Asked(Place(*_key(row)), start, end) for row in rows for start, end in orjson.loads(row["rechecks"]))
+    return tuple(
+        OffsetRange(Place(*_key(row)), start, end) for row in rows for start, end in orjson.loads(row["rechecks"])
+    )
 
 
 def _asked(rows: Iterable[dict[str, Any]], schema: pa.Schema, number: int, now: datetime) -> pa.Table:

@@ -28,7 +28,7 @@ from rules.vocabulary.slices import Place
 from rules.vocabulary.times import from_micros, micros
 from streaming_jobs.history.validation import KEYS
 from streaming_jobs.tables.findings import current
-from streaming_jobs.verdicts.recheck import Asked
+from streaming_jobs.verdicts.recheck import OffsetRange
 
 Key = tuple[str, str, int]
 _OUTCOME = ("cluster", "txn", "outcome", "topic", "partition")
@@ -46,7 +46,7 @@ class Untold:
         self._reached = _with_clusters(reached)
         self._outcomes = {tuple(r.values()) for r in tables["transactions"].select(list(_OUTCOME)).to_pylist()}
         self._asked = {
-            Asked(Place(r["cluster"], r["topic_id"], r["partition"]), r["start"], r["end"])
+            OffsetRange(Place(r["cluster"], r["topic_id"], r["partition"]), r["start"], r["end"])
             for r in tables["rechecks"].to_pylist()
         }
         self._looked_up = {(r["cluster"], r["txn"]) for r in tables["lookups"].select(["cluster", "txn"]).to_pylist()}
@@ -77,7 +77,7 @@ class Untold:
         keep = [tuple(row.values()) not in self._outcomes for row in outcomes.select(list(_OUTCOME)).to_pylist()]
         return outcomes.filter(pa.array(keep, pa.bool_()))
 
-    def rechecks(self, asked: Iterable[Asked]) -> tuple[Asked, ...]:
+    def rechecks(self, asked: Iterable[OffsetRange]) -> tuple[OffsetRange, ...]:
         """Those that were not asked before."""
         return tuple(one for one in asked if one not in self._asked)
 

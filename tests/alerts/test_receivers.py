@@ -19,7 +19,7 @@ from alerts.receivers.alertmanager import AHEAD, DESCRIBED, NOTICED, RESOLVED_FO
 from alerts.receivers.chat import Chat
 from alerts.receivers.courier import LONGEST_PAUSE, TICK, Courier
 from alerts.receivers.http import Refused, SendFailed
-from alerts.receivers.memory import Memory, Told
+from alerts.receivers.memory import Memory, ToldTimes
 from alerts.receivers.webhook import FRESH, SETTLED, SIGNATURE, TIMESTAMP, Webhook, verified
 from tests.alerts.findings import NOON
 from tests.alerts.incidents import Clock, S, condition, incident
@@ -422,7 +422,7 @@ def test_what_could_not_be_kept_is_kept_later() -> None:
     kept = Elsewhere()
     memory = Memory(kept, NOON)
     kept.away = True
-    memory.note("a", Told(open=NOON))
+    memory.note("a", ToldTimes(open=NOON))
     assert Memory(kept, NOON).of("a").last is None and memory.of("a").last == "open"
     kept.away = False
     memory.keep(["a"])
@@ -431,7 +431,7 @@ def test_what_could_not_be_kept_is_kept_later() -> None:
 
 def test_who_may_tell_nothing_neither_tells_nor_forgets() -> None:
     memory, recorder = Memory(None, NOON), Recorder()
-    memory.note("a", Told(open=NOON))
+    memory.note("a", ToldTimes(open=NOON))
     select: list[Any] = [None]
     courier = Courier(
         recorder, lambda now: [incident("b")], memory, clock=Clock(), failed=lambda n: None,

@@ -15,7 +15,7 @@ from alerts.event import FindingEvent
 from alerts.incidents.incident import nameless
 from alerts.incidents.told_before import told_before
 from alerts.paging import Paging
-from alerts.receivers.memory import Memory, Size, Told
+from alerts.receivers.memory import Memory, Size, ToldTimes
 from tests.alerts.findings import NOON
 from tests.alerts.incidents import Clock, S
 from tests.alerts.servers import eventually, sink
@@ -74,7 +74,7 @@ def test_who_was_told_by_an_earlier_version_is_told_the_end_once(tmp_path: Path,
     clock = Clock()
     memory = Memory(tmp_path / "webhook.json", NOON)
     for event in (CUT, SIGN, OPENED):
-        memory.note(occurrence(event), Told(open=event.counted, size=Size(1, 1), sized=event.counted))
+        memory.note(occurrence(event), ToldTimes(open=event.counted, size=Size(1, 1), sized=event.counted))
     clock.at(60.0)
     with sink() as hook:
         config = AlertsConfig(quiet=quiet, webhook=WebhookConfig(urls=(hook.url,)))

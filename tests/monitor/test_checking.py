@@ -16,7 +16,7 @@ from pyspark.errors import PySparkRuntimeError
 from alerts.receivers.memory import OnDisk
 from monitor.config.config import Config, from_environment
 from monitor.process import checking
-from monitor.process.checking import Checks, Told
+from monitor.process.checking import CheckingListeners, Checks
 from monitor.process.idleness import Idleness
 from monitor.process.stall_note import StallNote
 from rules.vocabulary.finding import Finding
@@ -96,8 +96,8 @@ def config(folder: Path, *, tables: str = "") -> Config:
     return from_environment(told | ({"OFFSETWATCH_JOB__TABLES": tables} if tables else {}))
 
 
-def told_to(lines: list[str], conditions: list[Finding]) -> Told:
-    return Told(
+def told_to(lines: list[str], conditions: list[Finding]) -> CheckingListeners:
+    return CheckingListeners(
         say=lines.append, on_batch=lambda batch: None, on_progress=[], on_cycles=lambda searched: None,
         on_condition=conditions.append,
     )  # fmt: skip

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from monitor.incidents.cluster_then import AROUND, changes, cluster_then
-from monitor.incidents.witnesses import Asked
+from monitor.incidents.witnesses import FindingSubject
 from probes.kafka.errors import Crash
 from tests.monitor.postmortem.histories import S, row, write
 from tests.monitor.rows import NOON
@@ -275,7 +275,7 @@ def test_an_operation_that_hung_says_in_which_call() -> None:
 
 
 def test_only_the_partition_and_the_time_around_it_are_read(tmp_path: Path) -> None:
-    about = Asked("t-id", 3, NOON, [(1, 1)], [], None)
+    about = FindingSubject("t-id", 3, NOON, [(1, 1)], [], None)
     assert cluster_then(tmp_path / "none", about) == []
     late = AROUND.total_seconds() + 1
     history = write(
@@ -293,5 +293,5 @@ def test_only_the_partition_and_the_time_around_it_are_read(tmp_path: Path) -> N
         "broker 4 coordinates transactional id t-1",
     ]  # fmt: skip
     assert [one.told for one in cluster_then(history, about)] == expected
-    by_name = Asked("", 3, NOON, [(1, 1)], [], None, topic="t")
+    by_name = FindingSubject("", 3, NOON, [(1, 1)], [], None, topic="t")
     assert [one.told for one in cluster_then(history, by_name)] == expected

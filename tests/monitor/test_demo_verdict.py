@@ -20,7 +20,7 @@ from monitor.demo.leaderless import Killed, Leaderless, skipped_in, what_hides
 from monitor.demo.provocation import SentTwice
 from monitor.demo.story import Provoked
 from monitor.demo.verdict import WIDTH, summary, verdict
-from monitor.demo.view import Snapshot, Told
+from monitor.demo.view import Snapshot, StoryLine
 from monitor.drill.actors.actors import Held, Hold
 from monitor.drill.drills.leaderless import Places
 from rules.vocabulary.finding import Event, Finding
@@ -169,7 +169,8 @@ def snapshot(duplicates: int = 1) -> Snapshot:
         step="provoked", elapsed=31, limit=90, cluster="Kafka, 3 brokers", url="http://127.0.0.1:1/",
         sent=4_321, sent_rate=399.6, states=[STATE | {"topic": t, "partition": p} for t in TOPICS for p in range(6)],
         checked_until=1.26, batch_seconds=0.61, rows_rate=399, batches=12, allowed=17,
-        events=finding_events(rows, NOON, 10.0), told=[Told(30.0 + n, f"line {n} of the story") for n in range(11)],
+        events=finding_events(rows, NOON, 10.0),
+        told=[StoryLine(30.0 + n, f"line {n} of the story") for n in range(11)],
     )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from deltalake import write_deltalake
 
 from monitor.commands.explain import lines
 from monitor.incidents.explained import Explained, Wanted, began, find, naming, shown
-from monitor.incidents.witnesses import Asked, asked, names, nearby, operations, witnesses
+from monitor.incidents.witnesses import FindingSubject, asked, names, nearby, operations, witnesses
 from rules.vocabulary.slices import Irregular, LeaderEpoch, Run, Slice, to_table
 from streaming_jobs.tables.delta_tables import read_table
 from tests.alerts.incidents import incident
@@ -58,7 +58,7 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def told(history: Path, **about: Any) -> list[tuple[int, str]]:
     given: dict[str, Any] = {"topic_id": "t-id", "partition": 3, "at": NOON, "values": (), "offsets": (), "txn": None}
-    return [(one.process, one.did) for one in witnesses(history, Asked(**(given | about)))]
+    return [(one.process, one.did) for one in witnesses(history, FindingSubject(**(given | about)))]
 
 
 def test_who_sent_it_who_was_given_it_and_who_went_past_it(history: Path) -> None:
@@ -176,7 +176,7 @@ def test_a_finding_of_several_partitions_knows_its_topic_by_name_alone(history: 
 
 
 def test_operations_around_a_record_for_its_diagram(history: Path) -> None:
-    about = Asked("t-id", 3, NOON, [(WRITER, 6)], (), None)
+    about = FindingSubject("t-id", 3, NOON, [(WRITER, 6)], (), None)
     table = operations(history, about)
     assert table is not None
 

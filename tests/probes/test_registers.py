@@ -16,7 +16,7 @@ from confluent_kafka import KafkaError
 from probes.clock import SystemClock
 from probes.kafka.errors import Crash
 from probes.log.life_log import random_id
-from probes.records.register_copy import ACTIONS, Asked, Copy, Entry, decode
+from probes.records.register_copy import ACTIONS, AwaitedOperation, Copy, Entry, decode
 from probes.records.tag import Tag
 from probes.topology import Partition
 from probes.workloads.registers import Registers
@@ -68,7 +68,7 @@ def test_what_was_before_the_beginning_is_unknown_until_a_write() -> None:
 
 def test_a_read_is_answered_as_of_its_own_record() -> None:
     one = copy()
-    asked = Asked(HERE, 7, 1, 1, 1)
+    asked = AwaitedOperation(HERE, 7, 1, 1, 1)
     one.ask(asked)
     one.apply(HERE, tags(Entry("cas", 7, 5, 0), Entry("read", 7), Entry("cas", 7, 6, 5)), 3)
     assert (asked.answered, asked.applied, asked.held, one.holds(HERE, 7)) == (True, True, 5, 6)
@@ -76,7 +76,7 @@ def test_a_read_is_answered_as_of_its_own_record() -> None:
 
 def test_a_copy_that_passed_the_acknowledged_offset_answers_without_the_record() -> None:
     one = copy()
-    asked = Asked(HERE, 7, 99, 0, 1)
+    asked = AwaitedOperation(HERE, 7, 99, 0, 1)
     one.ask(asked)
     one.apply(HERE, tags(Entry("cas", 7, 5, 0)), 1)
     assert not asked.answered

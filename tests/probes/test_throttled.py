@@ -34,7 +34,9 @@ def quota(connection: Connection, client: str, key: str, value: float) -> Iterat
 
     def set_to(value: float, remove: bool) -> None:
         entity = request.EntityData(entity_type="client-id", entity_name=client)
-        entry = request.EntryData(entity=(entity,), ops=(request.OpData(key=key, value=f64(value), remove=remove),))
+        entry = request.EntryData(
+            entity=(entity,), ops=(request.OpData(key=key, value=f64(float(value)), remove=remove),)
+        )
         asyncio.run(_altered(connection, request.AlterClientQuotasRequest(entries=(entry,), validate_only=False)))
 
     set_to(value, False)

@@ -25,7 +25,7 @@ from streaming_jobs.tables.delta_tables import open_table, read_table
 from streaming_jobs.tables.schemas import ACROSS, RECHECKS
 from streaming_jobs.verdicts import recheck
 from streaming_jobs.verdicts.checks import OUTPUT_SCHEMA
-from streaming_jobs.verdicts.recheck import AT_ONCE, TOGETHER, Asked, Part, Rechecks, shares, unanswered
+from streaming_jobs.verdicts.recheck import AT_ONCE, TOGETHER, OffsetRange, Part, Rechecks, shares, unanswered
 from streaming_jobs.verdicts.sink import Batch, Sink
 from tests.known import a_folder
 from tests.rules.histories import History, number
@@ -173,13 +173,13 @@ def test_a_question_outlives_the_process_and_waits_for_the_log_start(tmp_path: P
     rechecks = Rechecks(history, tables, sink.report)
     rechecks.answer()  # retention may have taken it: nobody has looked since
     assert read_table(tables, "findings").num_rows == 0
-    assert unanswered(read_table(tables, "rechecks")) == [Asked(place, BLOCK, 2 * BLOCK)]
+    assert unanswered(read_table(tables, "rechecks")) == [OffsetRange(place, BLOCK, 2 * BLOCK)]
     commit(history, h.rows[last + 1 :])
     Rechecks(history, tables, sink.report).answer()
     assert read_table(tables, "findings")["anomaly"].to_pylist() == ["vanished-record"]
     assert unanswered(read_table(tables, "rechecks")) == []
     again = Rechecks(history, tables, sink.report)
-    again.ask([Asked(place, BLOCK, 2 * BLOCK)])
+    again.ask([OffsetRange(place, BLOCK, 2 * BLOCK)])
     again.answer()
     assert read_table(tables, "findings").num_rows == 1
 
@@ -201,7 +201,7 @@ def test_many_questions_about_one_partition_are_answered_with_one_reading(
 
     monkeypatch.setattr(Replay, "rows_of", counted)
     places = [Place("c", "t", 0), Place("c", "t", 1)]
-    asked = [Asked(place, block * BLOCK, (block + 1) * BLOCK) for block in range(5) for place in places]
+    asked = [OffsetRange(place, block * BLOCK, (block + 1) * BLOCK) for block in range(5) for place in places]
     rechecks = Rechecks(history, tables, Sink(tables, "job:q").report)
     rechecks.ask(asked)
     rechecks.answer()
@@ -217,11 +217,11 @@ def test_many_questions_about_one_partition_are_answered_with_one_reading(
 
 def test_questions_are_taken_together_by_partition_and_in_shares_of_a_bounded_size() -> None:
     one, other = Place("c", "t", 0), Place("c", "t", 1)
-    asked = [Asked(place, start, start + 1) for start in range(TOGETHER + 1) for place in (one, other)]
+    asked = [OffsetRange(place, start, start + 1) for start in range(TOGETHER + 1) for place in (one, other)]
     first, second = shares((a, a.start) for a in asked)
     assert [part.of for part in first] == [a for a in asked if a.place == one][:TOGETHER]
     assert [part.of for part in second] == [a for a in asked if a.place == other][:TOGETHER]
-    wide, small = Asked(one, 0, 3 * AT_ONCE), Asked(one, 7, 8)
+    wide, small = OffsetRange(one, 0, 3 * AT_ONCE), OffsetRange(one, 7, 8)
     assert shares([(small, 7), (wide, 0)]) == [[Part(wide, 0, AT_ONCE - 1), Part(small, 7, 8)]]
     assert shares([(wide, AT_ONCE), (small, 7)]) == [[Part(wide, AT_ONCE, 2 * AT_ONCE)]]
 
@@ -241,7 +241,7 @@ def test_a_wide_question_lets_others_have_their_turns(tmp_path: Path, monkeypatc
     monkeypatch.setattr(recheck, "explain", noted)
     place = Place("c", "t", 0)
     rechecks = Rechecks(history, tables, Sink(tables, "job:q").report)
-    rechecks.ask([Asked(place, 0, 5 * BLOCK), Asked(place, 40, 50), Asked(place, 60, 70)])
+    rechecks.ask([OffsetRange(place, 0, 5 * BLOCK), OffsetRange(place, 40, 50), OffsetRange(place, 60, 70)])
     rechecks.answer()
     assert told[0] == (0, BLOCK)
     assert set(told[1:4]) == {(40, 50), (60, 70), (BLOCK, 2 * BLOCK - 20)}, "the others do not wait for all of it"

@@ -13,7 +13,7 @@ import pytest
 
 from monitor.commands.check import Options, run
 from monitor.errors import UserError
-from monitor.history_files.export import SETTLE, Range, Told
+from monitor.history_files.export import SETTLE, FileContents, Range
 from monitor.history_files.plain_edn import read as read_edn
 from monitor.history_files.probe_log import judge, verdict
 from monitor.history_files.writing import edn_line
@@ -35,7 +35,7 @@ EXPRESSIBLE = [
 """Faults of the model that a history in Jepsen's form can show, and those that are none."""
 
 
-def exported(history: Path, output: Path, **wanted: Any) -> tuple[list[dict[str, Any]], Told]:
+def exported(history: Path, output: Path, **wanted: Any) -> tuple[list[dict[str, Any]], FileContents]:
     told = export(history, Range(**wanted), output, "jsonl")
     return [json.loads(line) for line in output.read_bytes().splitlines()], told
 
@@ -226,7 +226,7 @@ def test_forms() -> None:
     for name in ("a.csv", "a", "a.gz", "a.edn.zip", "a.edn.csv.gz"):
         with pytest.raises(UserError, match=f"^{name}: its name ends in none of .edn, .jsonl and .json"):
             form_of(Path(name), None)
-    assert "2 hosts" in list(sentences(Told(hosts=2), Path("-")))[-1]
+    assert "2 hosts" in list(sentences(FileContents(hosts=2), Path("-")))[-1]
 
 
 def test_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,7 @@ from monitor.status.access import Rules, allowed_hosts
 from monitor.status.app import StatusApp
 from monitor.status.board import Board
 from monitor.status.evidence import EvidenceReader
-from monitor.status.pace import Recent
+from monitor.status.traffic import Recent
 from streaming_jobs.tables.schemas import FINDINGS, PARTITION_STATE
 from tests.monitor.rows import NOON
 

@@ -11,7 +11,7 @@ import pytest
 
 from alerts.incidents.silence import Silence
 from monitor.status.overview_view import Page, as_json, page, told
-from monitor.status.pace import TrafficPace
+from monitor.status.traffic import TrafficPace
 from tests.alerts.incidents import condition, incident
 from tests.monitor.rows import NOON
 from tests.monitor.status.serving import Monitor, state

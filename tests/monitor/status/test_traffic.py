@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from deltalake import write_deltalake
 
-from monitor.status.pace import KEPT, Recent
+from monitor.status.traffic import KEPT, Recent
 from rules.vocabulary.slices import Run, to_table
 from tests.monitor.rows import NOON
 from tests.monitor.status.folder import READER, WRITER, S, slice_
