@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
+from rules.arrays.columns import Runs
 from rules.checks import unknown_inputs
 from rules.kept.report import Report
-from rules.kept.state import State
+from rules.kept.state import Process, State
 from rules.vocabulary.objectives import Objectives
 from rules.vocabulary.slices import Irregular, Place
 from tests.rules.histories import Store, number
@@ -99,3 +101,22 @@ def test_what_is_settled_is_not_remembered() -> None:
     unknown_inputs.forget(own, report.state, report)
     assert [one[:2] for one in own.strangers] == [["g", "b"], ["g", "c"], ["h", "a"]]
     assert own.blind == {}
+
+
+def test_a_strangers_are_its_writers_values_where_the_polls_went_that_list_it() -> None:
+    """Run a's, further on as long as no transform has begun since: of run b's, up to the last of them."""
+    own = unknown_inputs.UnknownInputs(
+        strangers=[["g", "a", 10, 19, 8], ["g", "b", 10, 19, 5]], born={"g": 7}, wrote=[[1, "a"], [2, "b"], [3, "c"]]
+    )
+    writer, offset = (column.ravel() for column in np.meshgrid([1, 2, 3], [9, 10, 19, 20], indexing="ij"))
+    taken = unknown_inputs.unknown_to(own, "g", Runs(writer, writer, offset, offset, writer * 0 + 1))
+    assert taken.reshape(3, 4).tolist() == [[False, True, True, True], [False, True, True, False], [False] * 4]
+    assert not unknown_inputs.unknown_to(own, "h", Runs(writer, writer, offset, offset, writer * 0 + 1)).any()
+
+
+def test_the_newest_writers_are_known_and_those_that_live(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unknown_inputs, "WRITERS_KEPT", 2)
+    own = unknown_inputs.UnknownInputs(wrote=[[number, "a"] for number in range(5)])
+    state = State(processes={7: Process(writer=1)})
+    unknown_inputs.forget(own, state, Report(Place("c", "t", 0), state, Objectives()))
+    assert own.wrote == [[1, "a"], [3, "a"], [4, "a"]]
