@@ -11,8 +11,10 @@ import pytest
 
 from rules.audit.explain import SHOWN, concerns, explain
 from rules.audit.readings import Readings
-from rules.vocabulary.slices import Irregular, Place, to_table
-from tests.rules.histories import History
+from rules.vocabulary.finding import Finding
+from rules.vocabulary.slices import Irregular, Place, Slice, to_table
+from rules.vocabulary.times import micros
+from tests.rules.histories import History, number
 from tests.rules.reference_explain import explained
 
 PLACE = Place("c", "t", 0)
@@ -115,3 +117,96 @@ def test_of_many_differences_the_first_are_told_and_the_rest_counted(gone: int) 
     assert [f.subject[0] for f in found] == list(range(1_000, 1_000 + SHOWN))
     assert {f.anomaly for f in found} == {"vanished-record"}
     assert [f.evidence.get("more_of_the_same", 0) for f in found] == [0] * (SHOWN - 1) + [gone - SHOWN]
+
+
+def _told(h: History) -> list[Finding]:
+    h.observe(end=100)
+    return explain(Readings(to_table(h.rows)), PLACE, 0, 100, finished=False) or []
+
+
+def _whole(f: Finding) -> tuple[Any, ...]:
+    return f.anomaly, f.subject, f.message, dict(f.evidence), f.at, f.decidable
+
+
+def _of_reads(saw: Slice, passed: Slice, seq: int, offset: int) -> tuple[dict[str, Any], int]:
+    ends = micros(saw.completed), micros(passed.completed)
+    evidence = {
+        "writer": saw.polled[0].writer, "seq": seq, "offset": offset, "process": saw.process, "op": saw.op,
+        "passed_process": passed.process, "passed_op": passed.op, "apart_s": round(abs(ends[1] - ends[0]) / 1e6, 6),
+    }  # fmt: skip
+    return evidence, max(ends)
+
+
+HOLED = [("w", 0, 5, 0), ("w", 6, 4, 6)]
+FULL = [("w", 0, 10, 0)]
+
+
+def test_a_record_that_is_gone_is_told_whole() -> None:
+    h = History()
+    saw, passed = h.poll("r", FULL), h.poll("s", HOLED)
+    evidence, at = _of_reads(saw, passed, 5, 5)
+    assert list(map(_whole, _told(h))) == [
+        (
+            "vanished-record", (5, number("w"), 5),
+            f"value {number('w')}/5 was polled at offset 5 by process {number('r')}, and process {number('s')} passed"
+            " that offset later without it",
+            evidence, at, at,
+        )
+    ]  # fmt: skip
+
+
+def test_a_record_that_comes_late_is_told_whole() -> None:
+    h = History()
+    passed, saw = h.poll("s", HOLED), h.poll("r", FULL)
+    evidence, at = _of_reads(saw, passed, 5, 5)
+    assert list(map(_whole, _told(h))) == [
+        (
+            "late-record", (5, number("w"), 5),
+            f"value {number('w')}/5 was polled at offset 5 by process {number('r')}, and process {number('s')} had"
+            " passed that offset before, when nothing was there",
+            evidence, at, at,
+        )
+    ]  # fmt: skip
+
+
+def test_what_was_sent_where_somebody_had_gone_by_comes_late_for_nobody() -> None:
+    """The log was cut, and gave the offset again."""
+    h = History()
+    h.poll("s", HOLED)
+    h.send("w", 5, at=5)
+    h.poll("r", FULL)
+    assert _told(h) == []
+
+
+def test_there_it_comes_late_for_whoever_went_by_after_that() -> None:
+    h = History()
+    h.poll("s", HOLED)
+    h.send("w", 5, at=5)
+    passed, saw = h.poll("q", HOLED), h.poll("r", FULL)
+    assert [(f.anomaly, dict(f.evidence)) for f in _told(h)] == [("late-record", _of_reads(saw, passed, 5, 5)[0])]
+
+
+def test_who_may_have_gone_by_after_it_was_sent_tells_that_it_came_late() -> None:
+    """Nobody knows which was first, by the clocks of two hosts: nothing says that the log was cut."""
+    h = History()
+    passed = h.poll("s", HOLED, boot="one")
+    h.send("w", 5, at=5, boot="two")
+    saw = h.poll("r", FULL, boot="one")
+    assert [(f.anomaly, dict(f.evidence)) for f in _told(h)] == [("late-record", _of_reads(saw, passed, 5, 5)[0])]
+
+
+@pytest.mark.parametrize("other", ["offsets", "poll"])
+def test_the_newest_log_start_is_picked_and_no_other_row_for_it(other: Any) -> None:
+    """What an observer says of a group has no log start, and who polls may say one, which no rule asks for."""
+    h = History()
+    h.observe(end=100)
+    h.poll("r", FULL)
+    h.poll("s", HOLED)
+    h.observe(end=100)
+    if other == "offsets":
+        h.row("o", "offsets", committed=3, group="g")
+    else:
+        h.poll("r", [("w", 90, 1, 900)], log_start=50)
+    table = to_table(h.rows)
+    found = explain(Readings(table.filter(concerns(table, [(0, 100)]))), PLACE, 0, 100, finished=False)
+    assert [f.anomaly for f in found or ()] == ["vanished-record"]
