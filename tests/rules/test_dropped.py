@@ -13,7 +13,7 @@ from rules.kept.state import State
 from rules.vocabulary.finding import Event
 from rules.vocabulary.objectives import SECOND, Objectives
 from rules.vocabulary.slices import Place
-from tests.rules.histories import History
+from tests.rules.histories import History, number
 from tests.rules.liveness_of import row_by_row
 from tests.rules.test_altered_records import APPENDED, one, poll
 from tests.rules.test_late_evidence import Hosts, a_host_comes_back
@@ -89,6 +89,22 @@ def test_what_is_dropped_is_told(
         assert told_of.message == (
             f"more {what} wait for a verdict than are kept: the oldest are dropped, and none is given on them"
         )
+
+
+@pytest.mark.parametrize("kept", [4, FOR_SECONDS])
+def test_of_what_is_dropped_no_verdict_is_given(kept: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even when the log comes that all was waiting for."""
+    monkeypatch.setattr("rules.checks.fences.KEPT", kept)
+    h = History()
+    late = h.start("away")
+    h.rows.remove(late)
+    fenced(h)
+    store = row_by_row(h)
+    assert whole(store, ["misleading-fence"]) == []
+    store.feed([late])
+    store.feed([h.mark(10.0)])
+    newest = [(number(f"t{i}"), 1) for i in range(FOR_SECONDS)][-kept - 1 :]  # and the one of which no mark had come
+    assert sorted(one.subject for one in whole(store, ["misleading-fence"])) == sorted(newest)
 
 
 def said(*ticks: int, drops: dict[int, int]) -> list[tuple[Event, int, int]]:
