@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
 import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable
@@ -233,3 +234,32 @@ def test_monitor_with_probes(kafka: LocalKafka, tmp_path: Path) -> None:
     for line in (tmp_path / "out.txt").read_text().splitlines():
         told = json.loads(line)
         assert told["severity"] != "critical" or told["anomaly"] == "checks-stalled", line
+
+
+@pytest.mark.spark
+@pytest.mark.evening
+@pytest.mark.timeout(1200)
+def test_a_stop_does_not_wait_for_a_batch_that_hangs(kafka: LocalKafka, tmp_path: Path) -> None:
+    """Spark's Python workers stand still in the midst of it. What could not be ended in time is given up with a line,
+    nothing of it is left running, and the next start goes on with it."""
+    with running("monitor", "--probes", folder=tmp_path, kafka=kafka) as child:
+        findings = tmp_path / "data" / "tables" / "partition_state"
+        until(lambda: DeltaTable.is_deltatable(str(findings)) and DeltaTable(str(findings)).version() > 2,
+              child, tmp_path, 480)  # fmt: skip
+        every = psutil.Process(child.pid).children(recursive=True)
+        workers = [one for one in every if "streaming_jobs.worker_daemon" in " ".join(one.cmdline())]
+        assert workers
+        for worker in workers:
+            worker.suspend()
+        time.sleep(10)
+        begun = time.monotonic()
+        said = terminated(child, tmp_path, 300)
+        print(f"ended {time.monotonic() - begun:.1f} s after SIGTERM")
+    assert "not stopped after 28 s" in said
+    _, alive = psutil.wait_procs(every, timeout=60)
+    assert not alive
+    with running("monitor", "--probes", folder=tmp_path, kafka=kafka) as child:
+        before = DeltaTable(str(findings)).version()
+        until(lambda: DeltaTable(str(findings)).version() > before + 1, child, tmp_path, 480)
+        terminated(child, tmp_path, 240)
+    check_that_the_log_is_whole(tmp_path)

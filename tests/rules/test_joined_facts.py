@@ -160,6 +160,15 @@ def test_a_poll_of_another_place_answers_nothing() -> None:
     assert answer(question, wrote, h.table()) is None
 
 
+@pytest.mark.parametrize("writer", ["w", "v"])
+def test_another_writers_value_of_the_same_number_answers_nothing(writer: str) -> None:
+    h = History()
+    h.poll("r", [(writer, 0, 1, 0)])
+    question = Question.of([fact("absent", 1, 0, 30, outcome="ok")])
+    found = answer(question, {("topic", 0): [(number("w"), 0, 4)]}, h.table())
+    assert (found is not None and found.evidence["seen"]["writer"] == number("w")) == (writer == "w")
+
+
 def test_what_a_transaction_wrote_is_told_by_its_rows() -> None:
     """Not by those of another one, or where it only polled."""
     h = History()

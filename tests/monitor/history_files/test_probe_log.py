@@ -164,6 +164,13 @@ def test_the_findings_of_a_kept_log_are_shown_like_those_of_the_tables(tmp_path:
     assert none.stderr == ("offsetwatch: elsewhere: there is no probe log: no Delta table, nor one in tables/history\n")
 
 
+def test_a_report_is_made_of_a_kept_log(tmp_path: Path) -> None:
+    data = kept(tmp_path / "data", rows_of("duplicate"))
+    done = offsetwatch("report", "--history", str(data), "--output", "report.html", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "duplicate" in (tmp_path / "report.html").read_text()
+
+
 def test_a_folder_that_holds_no_probe_log_is_named(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     done = offsetwatch("check", "empty", cwd=tmp_path)
