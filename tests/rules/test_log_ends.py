@@ -113,6 +113,24 @@ def test_of_two_truncations_each_tells_its_own_extent(fed: Fed) -> None:
     assert sorted(told) == [((9,), 3), ((19,), 15)]
 
 
+@in_any_way()
+def test_since_when_an_offset_was_known_is_not_told_of_a_log_that_had_been_cut_above_it(fed: Fed) -> None:
+    """Its clock knew a higher one, of the log as it was before."""
+    h = History()
+    truncated(h)
+    h.send("v", 1, 2, at=5)
+    h.time += 1
+    h.observe(end=7)
+    h.time += 1
+    h.observe(end=6)
+    h.time += 1
+    h.send("u", 0, 1, at=6)
+    h.time += 1
+    h.observe(end=7)
+    told = [(one.subject, "known_since" in one.evidence) for one in whole(fed(h), ["log-truncation"])]
+    assert sorted(told) == [((6,), False), ((9,), True)]
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("cut", [True, False], ids=["guilty", "innocent"])
 def test_what_was_written_again_is_explained_by_the_rows(cut: bool) -> None:

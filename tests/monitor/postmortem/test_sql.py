@@ -206,7 +206,8 @@ def test_one_row_a_record(database: Database) -> None:
 
 @pytest.mark.parametrize(("listed", "passed", "lost"), [
     ([(20, 0), (30, 107)], 10, [105, 106]), ([(20, 0), (30, 107)], 25, []), ([(30, 107)], 10, []),
-    ([(30, 106)], 10, [106]), ([(20, 0), (30, 0)], 25, [105, 106]), ([], 10, [105, 106]),
+    ([(30, 106)], 10, [106]), ([(20, 0), (30, 0)], 25, [105, 106]),
+    ([(20, 0)], 25, [105, 106]), ([], 10, [105, 106]),
 ], ids=str)  # fmt: skip
 def test_what_was_deleted_before_anybody_went_past_is_not_lost(
     tmp_path: Path, listed: list[tuple[int, int]], passed: int, lost: list[int]
