@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
@@ -76,9 +76,10 @@ def environment(port: int) -> dict[str, str]:
 
 
 @contextmanager
-def known_here(port: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """This process is told of it, and keeps no connection to another one."""
-    for name, value in environment(port).items():
+def known_here(told: int | Mapping[str, str], monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """This process is told of the store at a port, or of one of another kind by its `environment`, and keeps no
+    connection to another one."""
+    for name, value in (environment(told) if isinstance(told, int) else told).items():
         monkeypatch.setenv(name, value)
     location._store.cache_clear()
     yield

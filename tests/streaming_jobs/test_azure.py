@@ -27,7 +27,7 @@ from streaming_jobs.tables.delta_tables import read_table, version_of
 from streaming_jobs.tables.upkeep import Upkeep
 from streaming_jobs.verdicts.sink import Batch, Sink
 from tests.azure_store import KEY, environment, store, told_of
-from tests.object_store import Proxy, proxy_to
+from tests.object_store import Proxy, known_here, proxy_to
 from tests.streaming_jobs.conftest import CHECKOUT
 from tests.streaming_jobs.probe_log import duplicates
 from tests.streaming_jobs.test_sink import NOW, finding, verdicts
@@ -47,12 +47,8 @@ def server() -> Iterator[int]:
 
 @pytest.fixture
 def proxy(server: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
-    with proxy_to(server) as made:
-        for name, value in environment(made.server_port).items():
-            monkeypatch.setenv(name, value)
-        location._store.cache_clear()
+    with proxy_to(server) as made, known_here(environment(made.server_port), monkeypatch):
         yield made
-        location._store.cache_clear()
 
 
 @pytest.fixture(params=["az", "abfss"])

@@ -30,7 +30,7 @@ from streaming_jobs.location import TableUrl
 from streaming_jobs.rebuild.rebuild import Rebuild
 from streaming_jobs.tables.delta_tables import read_table
 from streaming_jobs.tables.upkeep import Upkeep
-from tests.object_store import SECRET, Proxy, environment, proxy_to, store
+from tests.object_store import SECRET, Proxy, known_here, proxy_to, store
 from tests.streaming_jobs.probe_log import duplicates
 
 PARTS = [to_table(rows) for rows in duplicates(3)]
@@ -46,13 +46,9 @@ def server() -> Iterator[int]:
 
 @pytest.fixture
 def proxy(server: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
-    with proxy_to(server) as made:
-        for name, value in environment(made.server_port).items():
-            monkeypatch.setenv(name, value)
-        monkeypatch.setenv("DIRECT", f"http://127.0.0.1:{server}")
-        location._store.cache_clear()
+    monkeypatch.setenv("DIRECT", f"http://127.0.0.1:{server}")
+    with proxy_to(server) as made, known_here(made.server_port, monkeypatch):
         yield made
-        location._store.cache_clear()
 
 
 @pytest.fixture

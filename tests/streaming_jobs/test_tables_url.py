@@ -19,7 +19,7 @@ from streaming_jobs.tables.findings import current_findings
 from streaming_jobs.tables.schemas import SPECS
 from streaming_jobs.tables.upkeep import Upkeep
 from streaming_jobs.verdicts.sink import Batch, Sink
-from tests.object_store import SECRET, Proxy, environment, proxy_to, store
+from tests.object_store import SECRET, Proxy, known_here, proxy_to, store
 from tests.streaming_jobs.test_sink import NOW, finding, verdicts
 
 EARLIER = round((datetime.now(UTC) - timedelta(days=2)).timestamp()) * 1_000_000
@@ -36,12 +36,8 @@ def server() -> Iterator[int]:
 
 @pytest.fixture
 def proxy(server: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
-    with proxy_to(server) as made:
-        for name, value in environment(made.server_port).items():
-            monkeypatch.setenv(name, value)
-        location._store.cache_clear()
+    with proxy_to(server) as made, known_here(made.server_port, monkeypatch):
         yield made
-        location._store.cache_clear()
 
 
 @pytest.fixture
