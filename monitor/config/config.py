@@ -162,9 +162,12 @@ class Config(Section):
         return self.data / "journals" / "clusters" / self._name if self._name else self.data / "journals"
 
     def former_journals(self) -> list[Path]:
-        """The folders with journals of clusters that were called otherwise, or are named here no more."""
+        """The folders with journals of clusters that were called otherwise, or are named here no more. Raises OSError,
+        which names the folder that cannot be read."""
         top = self.data / "journals"
         named = top / "clusters"
+        if top.is_dir():
+            any(top.iterdir())  # where that is refused, it is not `clusters` that has the wrong rights
         own = {top / "clusters" / name for name in self.clusters} or {top}
         return [folder for folder in (top, *(sorted(named.iterdir()) if named.is_dir() else ())) if folder not in own]
 

@@ -160,7 +160,12 @@ class ClusterFleets:
 
 def left_behind(config: Config, say: Say) -> None:
     """Append what is left in the journals of clusters that the configuration named before, or did not name yet."""
-    for folder in config.former_journals():
+    try:
+        folders = config.former_journals()
+    except OSError as error:  # told by whoever writes there
+        log.info("what is left in journals is appended at another start: %s", error)
+        return
+    for folder in folders:
         try:
             rows = append_left_behind(folder, destination(config))
         except ProbeLogError as error:

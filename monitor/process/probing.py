@@ -27,6 +27,7 @@ from monitor.process.fleet_process import Errand
 from monitor.process.memory import giving_back
 from monitor.process.program_log import say as to_stderr
 from monitor.process.reach import connection, evidence_topic, open_fleet, reach
+from monitor.process.readiness import not_ready
 from monitor.process.versions import versions
 from monitor.process.watchdog import watched
 from probes.clock import SystemClock
@@ -185,13 +186,12 @@ def serve(config: Config, probes: Probes, say: Callable[[str], None], ending: Ex
     registry.register(ProcessMetrics(config.written))
     registry.register(ClusterInfo(lambda: {_id(fleet) for fleet in fleets}, ClusterNames(config)))
 
-    def not_ready() -> str | None:
-        begun = any(fleet.status().committer is not None for fleet in fleets)
-        return None if begun else "the probes have not begun"
+    def idle() -> str | None:
+        return not_ready([(fleet.name if isinstance(fleet, KeptFleet) else "", fleet.status()) for fleet in fleets])
 
     def begin() -> Exposition:
         served = OfCluster(registry, lambda: cluster_of(probes))
-        exposition = Exposition(served, host=alerts.metrics_host, port=alerts.probes_port, ready=not_ready)
+        exposition = Exposition(served, host=alerts.metrics_host, port=alerts.probes_port, ready=idle)
         say(f"metrics are served at {exposition.url}")
         return exposition
 

@@ -63,6 +63,8 @@ class LifeLog:
         self._start: dict[str, Any] | None = None
         self._places = dict.fromkeys(layout.partitions())
         self.ended = False
+        self.transactions_left = 0
+        """How many transactions were open when it ended."""
         self.beat: Callable[[], None] = lambda: None
         """Called whenever the probe shows that it lives."""
 
@@ -236,6 +238,7 @@ class LifeLog:
     def _close_rows(self, type: Outcome, error: str | None, invoked: Instant | None) -> None:
         moment = self.now()
         for rows in list(self._open.values()):
+            self.transactions_left += any(row.f == "txn" for row in rows)
             for row in rows:
                 row.completed, row.mono_completed = moment.at, moment.mono
                 row.error = row.error or error

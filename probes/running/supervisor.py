@@ -113,6 +113,7 @@ class Keeper:
             self.counters.last_error = f"abandoned ({error})"
             if attempt.life_log is not None:
                 attempt.life_log.abandon(error)
+                self.counters.end_life(attempt.life_log.transactions_left)
         # The thread left behind goes on with what it had; the next life gets a copy.
         self._carried = Carried(dict(self._carried.positions), dict(self._carried.unread))
 
@@ -212,7 +213,10 @@ class Keeper:
             raise reason from (failure if reason is not failure else failure.__cause__)
         finally:
             if not attempt.abandoned:
-                self._close(probe, life_log, error)
+                try:
+                    self._close(probe, life_log, error)
+                finally:
+                    self.counters.end_life(life_log.transactions_left)
                 attempt.life_log = None
 
     def _close(self, probe: Probe, life_log: LifeLog, error: str | None) -> None:

@@ -74,6 +74,12 @@ class Counters:
     last_error: str = ""
     levels: Levels = field(default_factory=Levels, compare=False)
 
+    def end_life(self, transactions: int) -> None:
+        """A life is over, and `transactions` were open: what has been sent and nobody has told the fate of is of
+        unknown outcome."""
+        self.transactions_indefinite += transactions
+        self.indefinite = max(self.indefinite, self.sent - self.acknowledged - self.aborted - self.failed)
+
     def copy(self) -> Counters:
         """As they are now; may be called from any thread."""
         return replace(self, levels=self.levels.copy())

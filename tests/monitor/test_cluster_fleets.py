@@ -48,6 +48,21 @@ def said() -> list[str]:
 
 
 @contextmanager
+def without_rights(folder: Path) -> Iterator[None]:
+    """Nobody may look into the folder, as whoever is not root."""
+    root = os.geteuid() == 0
+    folder.chmod(0)
+    if root:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        if root:
+            os.seteuid(0)
+        folder.chmod(0o755)
+
+
+@contextmanager
 def listening(file: Path) -> Iterator[Path]:
     """The file, with what the processes that begin meanwhile say to their user. In a fixture it would not last: pytest
     sets its own capture up anew when the test itself begins."""
@@ -210,3 +225,22 @@ count = 0
     assert len({row["boot"] for row in rows}) == 1
     told = "it was watched under another name before: its probes go on with the journals of "
     assert [line for line in said if told in line] == [f"{told}{tmp_path / 'data' / 'journals'}"]
+
+
+@pytest.mark.parametrize("clusters", [False, True])
+def test_journals_that_cannot_be_read_are_named_and_nothing_ends_by_it(
+    tmp_path: Path, said: list[str], capfd: pytest.CaptureFixture[str], clusters: bool
+) -> None:
+    """What looks for journals of before does so beside the probes: whoever writes there tells what is wrong."""
+    journals = tmp_path / "data" / "journals"
+    (journals / "clusters").mkdir(parents=True) if clusters else journals.mkdir(parents=True)
+    config = load(written(tmp_path, f"data = '{tmp_path / 'data'}'\n"), {})
+    for folder in (tmp_path, *tmp_path.parents):
+        if not folder.stat().st_mode & 0o001:
+            folder.chmod(folder.stat().st_mode | 0o001)
+    with without_rights(journals):
+        with pytest.raises(PermissionError) as refused:
+            config.former_journals()
+        left_behind(config, said.append)
+    assert refused.value.filename == str(journals)
+    assert (said, capfd.readouterr().err) == ([], "")

@@ -18,7 +18,8 @@ from rules.vocabulary.slices import Outcome
 
 
 def course(intent: Literal["commit", "abort"]) -> Course:
-    return Course(1, 1, intent, Instant(datetime(2026, 1, 1, tzinfo=UTC), 0), {}, [Batch(7, {("t", 0): (0, 3)})])
+    batches = [Batch(7, {("t", 0): (0, 3)}), Batch(7, {("t", 0): (3, 5)})]
+    return Course(1, 1, intent, Instant(datetime(2026, 1, 1, tzinfo=UTC), 0), {}, batches, handed=3)
 
 
 @pytest.mark.parametrize(
@@ -56,3 +57,13 @@ def test_the_last_line_tells_what_became_of_what_was_sent() -> None:
         "1,530 sent, 1,510 acknowledged, 10 aborted on purpose, 4 failed, 6 of unknown outcome, 7 polled, "
         "2 client errors"
     )
+
+
+def test_what_nobody_has_told_the_fate_of_when_a_life_ends_is_of_unknown_outcome() -> None:
+    """A client that was abandoned on purpose, or was stuck: its rows are `info`, and so they are counted."""
+    counters = Counters("transactions-1", "transactions", sent=100, acknowledged=60, aborted=20, failed=5, indefinite=3)
+    counters.end_life(2)
+    assert (counters.indefinite, counters.transactions_indefinite) == (15, 2)
+    counters.acknowledged += 4  # the thread that was given up goes on: a counter never falls
+    counters.end_life(0)
+    assert (counters.indefinite, counters.transactions_indefinite) == (15, 2)

@@ -255,6 +255,28 @@ def test_failures_are_followed_by_longer_and_longer_waits_and_a_limit(running: R
         assert failures == 0 or len(set(waits)) > 1, "with jitter"
 
 
+@pytest.mark.parametrize("how", ["crash", "stuck"])
+def test_what_a_life_has_sent_and_not_heard_of_is_counted_when_it_ends(running: Running, how: str) -> None:
+    """It is `info` in the log: whoever reads the last line has to find as much."""
+    released = threading.Event()
+
+    def send() -> None:
+        probe = running.diary.newest
+        op, now = probe.log.next_op(), probe.log.now()
+        probe.log.opened(op, [probe.log.row(("t", 0), "txn", "info", op, now)])
+        probe.counters.sent += 7
+        if how == "crash":
+            raise Crash("on purpose")
+        released.wait(SLOW)
+
+    running.diary.script = {(1, "turn"): send}
+    running.start(stuck_after=60 if how == "crash" else 1)
+    running.until(2, "turn")
+    counters = running.supervisor.status()[0]
+    released.set()
+    assert (counters.sent, counters.indefinite, counters.transactions_indefinite) == (7, 7, 1)
+
+
 def test_a_crash_is_not_closed_and_the_next_life_begins_at_once(running: Running) -> None:
     running.diary.script = {(1, "turn"): fail(Crash("on purpose"))}
     running.start(backoff=SLOW, backoff_limit=SLOW)

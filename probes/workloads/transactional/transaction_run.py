@@ -57,7 +57,9 @@ class TransactionRun:
     def send(self, batch: Batch) -> None:
         """Hand the batch, which is journalled, to the client."""
         hand_over(self.transactor.producer, batch, self.encoders, sent=micros(self.log.now().at), txn=self.course.txn)
-        self.counters.sent += sum(count for _, count in batch.expected.values())
+        records = sum(count for _, count in batch.expected.values())
+        self.course.handed += records
+        self.counters.sent += records
 
     def delivered(self, *, whole: bool = False) -> None:
         """Wait until every record has been reported or is given up. `whole`: raises ClientError where one failed."""
