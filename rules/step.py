@@ -69,7 +69,7 @@ class Stepped:
 
     `facts` is a table of `rules.vocabulary.finding.FACT_SCHEMA` for stage 2. `rechecks` are ranges of offsets that the
     log's rows must explain. `summary` is the partition's row for the Delta table `partition_state`: plain values by
-    column name, see `SUMMARY_SCHEMA`."""
+    column name, see `SUMMARY_SCHEMA`; and `began`, of no column: when the earliest of its processes began there."""
 
     hot: bytes
     chunks: dict[str, bytes | None]
@@ -222,6 +222,7 @@ def _summary(place: Place, state: State, gate: Gate, size: int) -> dict[str, Any
         "topic_id": place.topic_id,
         "topic": state.topic,
         "partition": place.partition,
+        "began": min((one.first for one in state.processes.values() if one.first >= 0), default=None),
         "now": from_micros(state.now) if state.now >= 0 else None,
         "checked_through": from_micros(checked) if checked >= 0 else None,
         "read_through": from_micros(read) if read >= 0 else None,

@@ -1,4 +1,4 @@
-"""A table whose newest checkpoint is damaged is read by its commits, as far as they are there.
+"""A table whose newest checkpoint is damaged is read by its commits, if they are there; a damaged commit is named.
 
 A checkpoint of Delta's log only says again what the commits before it say. Where a bad disk, or the loss of the host,
 has left one that cannot be read, or a hint at one that is not there, the table cannot be opened at all, although
@@ -35,6 +35,19 @@ def mend(table: Path) -> bool:
         hint.unlink(missing_ok=True)
         mended = True
     return mended
+
+
+def damaged_commit(table: Path) -> Path | None:
+    """The first commit since the newest checkpoint that holds something, and not what a commit does: half of a file,
+    or zeros. One that is empty is passed over, as Delta's readers do."""
+    since = max(_checkpoints(table), default=-1)
+    for commit in sorted(one for one in _log(table) if _COMMIT.fullmatch(one.name) and _version(one) > since):
+        try:
+            for line in commit.read_bytes().splitlines():
+                json.loads(line)
+        except ValueError:
+            return commit
+    return None
 
 
 def _damaged(table: Path) -> Path | None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self
 from urllib.parse import urlsplit
 
 from rules.vocabulary.table_errors import in_words
-from streaming_jobs.damaged_checkpoints import mend
+from streaming_jobs.damaged_checkpoints import damaged_commit, mend
 
 if TYPE_CHECKING:
     import pyarrow.fs as pafs
@@ -240,7 +240,8 @@ def opened(location: TableLocation, *, impatient: bool = False) -> DeltaTable | 
     """The table, for reading; None where there is none. Raises OSError and Delta's errors.
 
     An object store is not asked first whether there is one: deltalake holds the interpreter while it asks that. In a
-    folder, a checkpoint that is damaged is set aside where the commits are there; else the error names it."""
+    folder, a checkpoint that is damaged is set aside where the commits are there; else the error names it, as it does a
+    commit that is damaged."""
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError, TableNotFoundError
 
@@ -253,7 +254,11 @@ def opened(location: TableLocation, *, impatient: bool = False) -> DeltaTable | 
             return None
         raise
     except DeltaError:
-        if isinstance(location, TableUrl) or not mend(location):
+        if isinstance(location, TableUrl):
+            raise
+        if (commit := damaged_commit(location)) is not None:
+            raise OSError(f"its commit {commit} is damaged") from None
+        if not mend(location):
             raise
         return DeltaTable(str(location))
 

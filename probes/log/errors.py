@@ -18,6 +18,10 @@ class JournalUnwritable(ProbeLogError):
     code: Final = UNWRITABLE
 
 
+class JournalDamaged(JournalUnwritable):
+    """Somebody, or the disk, has damaged the journal of a life that goes on: it has to end, and another to begin."""
+
+
 class HostUnknown(ProbeLogError):
     """No such host has written to the probe log, or it is alive."""
 

@@ -14,7 +14,8 @@ from rules.vocabulary.slices import Place
 def recreated(known: Iterable[tuple[Place, str]], new: Mapping[Place, tuple[str, int]]) -> list[Finding]:
     """What partitions that are here for the first time tell.
 
-    `known`: (place, topic) of all partitions before; `new`: topic and log time (microseconds) of those that came now.
+    `known`: (place, topic) of all partitions before; `new`: topic, and when the first process began there
+    (microseconds), of those that came now: by these times, since a catch-up hears of several at once.
     """
     before: dict[tuple[str, str, int], str] = {}
     for place, topic in known:

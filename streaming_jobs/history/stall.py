@@ -40,14 +40,16 @@ class EvidenceWatch:
 
     def rows(self, newest: Mapping[str, datetime | None], now: datetime, came: datetime | None) -> list[Finding]:
         """Rows of these clusters were checked, the newest of them of these times by their own clocks; what that closes.
-        `came`: when rows came last; None where none have since the start, so that these had waited for it."""
+        `came`: when rows came last; None where none have since the start, so that these had waited for it. Rows that
+        came as long ago as the objective end no silence: what had waited for the checks is older than it."""
         if newest:
             self._last.pop("", None)
-        closing = set()
+        closing = self._open & {""} if newest and came is not None else set()
+        fresh = came is not None and now - came < self._liveness
         for cluster, of in newest.items():
             self._last.setdefault(cluster, self._started)
             known = self._rows.get(cluster)
-            if came is not None or known is None or (of is not None and of > known):
+            if fresh or (came is None and (known is None or (of is not None and of > known))):
                 closing |= self._open & {cluster, ""}
             if came is not None:
                 self._note(cluster, came)

@@ -274,7 +274,7 @@ class Sink:
         for row in verdicts.select([*KEYS, "summary"]).filter(pc.is_valid(verdicts["summary"])).to_pylist():
             if _key(row) not in self._states:
                 summary = orjson.loads(row["summary"])
-                new[Place(*_key(row))] = (summary["topic"], summary.get("now") or 0)
+                new[Place(*_key(row))] = (summary["topic"], summary.get("began") or summary.get("now") or 0)
         if not new:
             return FINDING_SCHEMA.empty_table()
         known = ((Place(*key), row["topic"]) for key, row in self._states.items())
@@ -286,6 +286,7 @@ class Sink:
         for row in told.to_pylist():
             key = _key(row)
             summary = orjson.loads(row["summary"])
+            summary.pop("began", None)
             if summary.get("check_failed"):  # the last good summary stands, and says that it is not the present
                 base = self._states.get(key, {})
                 self._states[key] = base | summary | dict(zip(KEYS, key, strict=True)) | {"batch": number}

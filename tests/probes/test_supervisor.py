@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import threading
 import time
 import weakref
@@ -400,6 +401,21 @@ def test_writers_stop_first_then_readers_and_the_observer_last(running: Running)
     assert running.diary.of("close") == ["sender", "scripted", "watcher"]
     last_turn = max(i for i, (_, _, what) in enumerate(running.diary.notes) if what == "turn")
     assert running.diary.notes.index(("sender", 1, "close")) < last_turn
+
+
+def test_a_life_whose_journal_somebody_cuts_ends_and_another_begins(
+    running: Running, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It would go on for ever, and nobody could say of anything that it did."""
+    running.start()
+    running.until(1, "turn")
+    (life,) = life_folders(running.folder)
+    (path,) = (path for _, path in segments(life))
+    os.truncate(path, path.stat().st_size // 2)
+    running.until(2, "turn")
+    assert running.diary.did(1, "close") and not is_held(life)
+    told = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
+    assert told == [f"probe scripted: the journal {life} is damaged: it was cut, or taken away"]
 
 
 def test_other_places_mean_a_new_life(running: Running) -> None:

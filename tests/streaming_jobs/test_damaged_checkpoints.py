@@ -77,9 +77,22 @@ def test_a_hint_at_a_checkpoint_that_is_not_there_is_taken_away(table: Path) -> 
     assert numbers(opened(table)) == list(range(9))
 
 
+@pytest.mark.parametrize("left", ["half", "zeros"])
+def test_a_commit_that_is_damaged_is_named(table: Path, left: str) -> None:
+    (table / "_delta_log" / HALF).unlink()
+    commit = table / "_delta_log" / f"{8:020}.json"
+    held = commit.read_bytes()
+    commit.write_bytes(held[: len(held) // 2] if left == "half" else b"\0" * len(held))
+    with pytest.raises(TableError) as told:
+        read_table(table.parent, "findings")
+    assert f"its commit {commit} is damaged" in str(told.value)
+    commit.unlink()
+    assert numbers(opened(table)) == list(range(8))
+
+
 def test_what_else_is_wrong_with_a_table_is_told_as_it_is(table: Path) -> None:
     (table / "_delta_log" / HALF).unlink()
     (table / "_delta_log" / "_last_checkpoint").unlink()
-    (table / "_delta_log" / f"{8:020}.json").write_text("{")
+    (table / "_delta_log" / f"{8:020}.json").write_text('{"add": 5}')
     with pytest.raises(DeltaError):
         numbers(opened(table))

@@ -100,6 +100,24 @@ def test_the_current_state_has_one_row_a_partition_and_survives_a_restart(tmp_pa
     assert {(r["partition"], r["process"], r["position"], r["lag"]) for r in readers} == {(0, 7, 26, 4), (1, 7, 16, 4)}
 
 
+def test_of_topic_ids_that_come_at_once_the_newest_is_the_one_that_began_last(tmp_path: Path) -> None:
+    """A catch-up hears of several, and how far the log of each has come says nothing of which was first."""
+
+    def of(topic_id: str, **summary: Any) -> pa.Table:
+        told = verdicts(**summary)
+        return told.set_column(1, "topic_id", pa.array([topic_id]))
+
+    sink = Sink(tmp_path, "job:q", clock=lambda: NOW)
+    sink.accept(0, of("one", began=1, now=9))
+    batch = sink.accept(1, pa.concat_tables([of("three", began=30, now=40), of("two", began=20, now=50)]))
+    told = sorted((row["at"].microsecond, row["message"]) for row in batch.findings.to_pylist())
+    assert told == [
+        (20, "topic topic had id one and has two now: it is a new log"),
+        (30, "topic topic had id two and has three now: it is a new log"),
+    ]
+    assert "began" not in read_table(tmp_path, "partition_state").column_names
+
+
 def test_a_failed_check_keeps_the_last_good_row_and_says_so(tmp_path: Path) -> None:
     sink = Sink(tmp_path, "job:q", clock=lambda: NOW)
     sink.accept(0, verdicts(end=10))

@@ -47,6 +47,16 @@ def test_it_is_timed_by_when_rows_came_and_not_by_the_batch_that_they_waited_for
     assert (opened.evidence, opened.decidable) == ({"last_row": at(20).isoformat()}, micros(at(50)))
 
 
+def test_rows_that_waited_for_the_checks_until_it_opened_do_not_end_it() -> None:
+    """A catch-up: the last rows came before the silence, whenever they are checked."""
+    seen = watch("a")
+    (opened,) = seen.tick(at(50), at(20))
+    assert opened.event == "opened"
+    assert seen.rows({"a": at(19)}, at(53), at(20)) == []
+    assert seen.tick(at(54), at(20)) == []
+    assert events(seen.rows({"a": at(60)}, at(61), at(60))) == [("a", "closed")]
+
+
 def test_one_silent_cluster_beside_a_live_one() -> None:
     seen = watch("a", "b")
     seen.rows({"b": at(20)}, at(20), at(20))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import shutil
 from collections.abc import Mapping
 from datetime import timedelta
@@ -13,7 +14,9 @@ from probes.clock import Clock
 from probes.log.commits.append_plan import Part
 from probes.log.commits.recovery import clear_rubbish, recover_life
 from probes.log.journals.reader import BrokenJournal, LifeReader
-from probes.log.journals.segments import LIVES, NEW, OVER, is_held, life_folders, segments
+from probes.log.journals.segments import BROKEN, LIVES, NEW, OVER, is_held, life_folders, segments
+
+log = logging.getLogger("offsetwatch.committer")
 
 HOST_LOST = "its host went down with it, and the end of its journal may be missing"
 END_LOST = "the end of its journal is missing"
@@ -92,8 +95,16 @@ class Lives:
     def after(self, reader: LifeReader, now: int) -> int | None:
         """Until when to vouch for a life, in microseconds of log time; None as long as its end is not read."""
         if reader.broken is not None:
+            lives = is_held(reader.folder)
+            if reader.name not in self.unverifiable:
+                log.warning(
+                    "the journal %s is broken %s: what it holds from there on is lost", reader.folder, reader.broken
+                )
+                if lives:  # its process would go on, and nobody could say of anything that it did
+                    with contextlib.suppress(OSError):
+                        (reader.folder / BROKEN).write_text(f"it is broken {reader.broken}")
             self.unverifiable[reader.name] = f"its journal is broken {reader.broken}"
-            return None if is_held(reader.folder) else now
+            return None if lives else now
         if reader.progress.lost:
             self.unverifiable[reader.name] = HOST_LOST if reader.life.boot != self._clock.boot else END_LOST
         return now if reader.progress.over else None

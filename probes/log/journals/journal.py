@@ -18,11 +18,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from probes.log.errors import JournalUnwritable
+from probes.log.errors import JournalDamaged, JournalUnwritable
 from probes.log.journals import written
 from probes.log.journals.frames import Packer
 from probes.log.journals.progress import Life, LifeProgress, PlaceKey, encode, head
-from probes.log.journals.segments import LIVES, NEW, OVER, life_name, lock, segment_name, sync
+from probes.log.journals.segments import BROKEN, LIVES, NEW, OVER, life_name, lock, segment_name, sync
 from probes.log.rows import AT, Row, pack
 from rules.vocabulary.slices import Slice
 from rules.vocabulary.times import micros
@@ -61,6 +61,7 @@ class Journal:
         self._descriptor, self._base, self._size, self._told = segment
         self._segment_bytes = segment_bytes
         self._packer = Packer()
+        self._damaged = False
 
     @classmethod
     def create(cls, folder: Path, life: Life, *, segment_bytes: int = SEGMENT_BYTES) -> Journal:
@@ -113,8 +114,25 @@ class Journal:
             row.slice = one[_SLICE]
 
     def alive(self, at: datetime) -> None:
-        """Whatever was invoked before `at` is appended, or open. Call it at least every half second."""
+        """Whatever was invoked before `at` is appended, or open. Call it at least every half second.
+
+        Raises `JournalDamaged`, once, where somebody has cut the journal or taken it away, or who reads it found it
+        broken: the probe log gets nothing of what is written from here on. The life has to end, and may do so in order.
+        """
+        if not self._damaged:
+            self._look()
         self._write(["alive", micros(at)])
+
+    def _look(self) -> None:
+        there = os.fstat(self._descriptor) if self._descriptor >= 0 else None
+        reason = None
+        if there is not None and (there.st_size < self._size or not there.st_nlink):
+            reason = "it was cut, or taken away"
+        elif (note := self.folder / BROKEN).exists():
+            reason = note.read_text()
+        if reason is not None:
+            self._damaged = True
+            raise JournalDamaged(f"the journal {self.folder} is damaged: {reason}")
 
     def close(self) -> None:
         """End the life, after the close rows were appended, and let go of it. May be called twice.

@@ -4,6 +4,7 @@
         00000000000000000000.journal            segments of frames, named by the offset of their first byte
         00000000000067108891.journal
         written                                 how far it was written (`written.py`)
+        broken                                  why it cannot be read on: for the process that writes it
         over                                    there once the life is over (a hint that spares reading)
 
 A segment's first frame tells the life's progress up to it; a new segment is begun when the last is full, so that those
@@ -22,6 +23,7 @@ from typing import Final
 
 LIVES: Final = "lives"
 OVER: Final = "over"
+BROKEN: Final = "broken"
 SUFFIX: Final = ".journal"
 NEW: Final = ".new"
 """Ends the name of a life's folder that is being made or deleted, and of a segment that is being begun."""

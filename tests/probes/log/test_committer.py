@@ -20,7 +20,7 @@ from probes.log.commits.append_plan import load as planned
 from probes.log.commits.append_plan import save
 from probes.log.commits.committer import CommitPace, Committer, committer
 from probes.log.commits.recovery import Recovered, recover_life
-from probes.log.errors import FolderTaken, HistoryUnavailable, JournalUnwritable
+from probes.log.errors import FolderTaken, HistoryUnavailable, JournalDamaged, JournalUnwritable
 from probes.log.journals.journal import Journal
 from probes.log.journals.segments import life_folders, segments
 from rules.vocabulary.times import micros
@@ -261,7 +261,7 @@ def test_after_the_loss_of_the_host_the_process_is_never_complete(
 
 
 def test_a_broken_journal_is_read_up_to_there_and_promised_no_further(
-    folder: Path, history: Path, clock: StillClock
+    folder: Path, history: Path, clock: StillClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     prober, healthy = Prober.start(folder, 1, clock), Prober.start(folder, 2, clock)
     prober.send(0)
@@ -285,6 +285,12 @@ def test_a_broken_journal_is_read_up_to_there_and_promised_no_further(
         assert marks_of(rows, 2)[1] == marks_of(rows, 1)[1] == (2, BEGIN)
         assert marks_of(rows, 2)[2] == (2, clock.now())
         assert ends_of(rows, 2) == {1: (None, True)}  # it lives, and nobody knows what it does
+        with pytest.raises(JournalDamaged, match=f"is damaged: it is broken at byte {good}: a damaged frame"):
+            prober.alive()  # it hears of it, and is to end
+        assert [one.message for one in caplog.records if "broken" in one.message] == [
+            f"the journal {prober.journal.folder} is broken at byte {good}: a damaged frame with good ones after it: "
+            "what it holds from there on is lost"
+        ]
         prober.kill()
         clock.tick(61)
         one.commit()

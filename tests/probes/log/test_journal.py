@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from probes.log.errors import JournalUnwritable
+from probes.log.errors import JournalDamaged, JournalUnwritable
 from probes.log.journals.journal import Journal
 from probes.log.journals.progress import encode, head
 from probes.log.journals.reader import BrokenJournal, LifeReader
-from probes.log.journals.segments import OVER, is_held, segments
+from probes.log.journals.segments import BROKEN, OVER, is_held, segments
 from probes.log.rows import unpack
 from rules.vocabulary.slices import Slice
 from rules.vocabulary.times import micros
@@ -253,3 +253,37 @@ def test_times_are_kept_to_the_microsecond(tmp_path: Path, clock: StillClock) ->
     clock.time = BEGIN + timedelta(microseconds=123_457)
     prober.append([prober.row(0, "poll")])
     assert read_all(prober)[0][-1].invoked == clock.time
+
+
+@pytest.mark.parametrize("how", ["cut", "emptied", "removed", "broken"])
+def test_a_journal_that_is_damaged_while_it_is_written_says_so_once_and_can_be_ended(
+    tmp_path: Path, clock: StillClock, how: str
+) -> None:
+    prober = Prober.start(tmp_path, 1, clock)
+    prober.send(0)
+    prober.alive()
+    path = segments(prober.journal.folder)[-1][1]
+    match how:
+        case "cut":
+            os.truncate(path, path.stat().st_size - 1)
+        case "emptied":
+            os.truncate(path, 0)
+        case "removed":
+            path.unlink()
+        case _:
+            (prober.journal.folder / BROKEN).write_text("it is broken at byte 7: why")
+    why = "it is broken at byte 7: why" if how == "broken" else "it was cut, or taken away"
+    with pytest.raises(JournalDamaged) as told:
+        prober.alive()
+    assert str(told.value) == f"the journal {prober.journal.folder} is damaged: {why}"
+    prober.alive()
+    prober.close()
+    assert prober.journal.progress.over and not is_held(prober.journal.folder)
+
+
+def test_a_journal_that_goes_on_in_another_segment_is_whole(tmp_path: Path, clock: StillClock) -> None:
+    prober = Prober.start(tmp_path, 1, clock, segment_bytes=300)
+    for _ in range(20):
+        prober.send(0)
+        prober.alive()
+    assert len(segments(prober.journal.folder)) > 3
