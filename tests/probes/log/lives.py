@@ -227,3 +227,16 @@ def wait_for(condition: Callable[[], object], seconds: float = 60) -> None:
     while not condition():
         assert time.monotonic() < until
         time.sleep(0.01)
+
+
+def marks_of(rows: list[dict[str, Any]], version: int, partition: int = 0) -> dict[int, tuple[int, Any]]:
+    """{process: (slices, through)} in the mark row that version `version` brought for the partition."""
+    (row,) = [r for r in rows if r["f"] == "mark" and r["op"] == version and r["partition"] == partition]
+    return {mark["process"]: (mark["slices"], mark["through"]) for mark in row["marks"] or []}
+
+
+def ends_of(rows: list[dict[str, Any]], version: int) -> dict[int, tuple[object, bool]]:
+    """{process: (by when it was over, whether its end may be missing)} of those that are over, or broken."""
+    (row,) = [r for r in rows if r["f"] == "mark" and r["op"] == version and r["partition"] == 0]
+    marks = [mark for mark in row["marks"] or [] if mark["ended"] is not None or mark["lost"]]
+    return {mark["process"]: (mark["ended"], mark["lost"]) for mark in marks}
