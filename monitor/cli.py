@@ -369,10 +369,10 @@ add_postmortem(app)
 @app.command(rich_help_panel=Panels.kept)
 def check(  # noqa: PLR0913
     files: Annotated[
-        list[Path],
+        list[str],
         typer.Argument(
-            help="Histories of Jepsen's Kafka workload (JSON lines or EDN, also gzip; - is standard input), or folders "
-            "of a probe log: its Delta table, or a data folder."
+            help="Histories of Jepsen's Kafka workload (JSON lines or EDN, also gzip; - is standard input), or probe "
+            "logs: the folder, or the URL, of its Delta table, or of all data."
         ),
     ],
     json: Annotated[bool, typer.Option("--json", help="One JSON object a line for each file.")] = False,

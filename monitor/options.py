@@ -70,12 +70,12 @@ LogFormat = Annotated[
 
 
 History = Annotated[
-    Path | None,
+    str | None,
     typer.Option(
-        "--history",
+        "--history", metavar="PATH_OR_URL",
         help="A kept probe log (its table, or a data folder) is judged anew, instead of reading a monitor's tables.",
     ),
-]
+]  # fmt: skip
 Topics = Annotated[
     list[str] | None, typer.Option("--topic", metavar="NAME", help="Only this topic (repeatable).", show_default=False)
 ]

@@ -133,6 +133,15 @@ class TableUrl:
         with told():
             return [one.base_name for one in store.get_file_info(pafs.FileSelector(path, allow_not_found=True))]
 
+    def names_below(self) -> set[str]:
+        """The names of all objects below it, as they go on from here. Raises OSError."""
+        import pyarrow.fs as pafs
+
+        store, path = self._split(impatient=False)
+        with told():
+            every = store.get_file_info(pafs.FileSelector(path, allow_not_found=True, recursive=True))
+        return {one.path.removeprefix(f"{path}/") for one in every if one.is_file}
+
     def delete(self) -> None:
         """Delete the object; that there is none is no error. Raises OSError."""
         store, path = self._split(impatient=True)

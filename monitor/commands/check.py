@@ -1,7 +1,7 @@
 """`offsetwatch check FILE...`: judge finished histories with the same rules as the live monitor, without Spark.
 
-Each file is a history of its own; `-` is standard input. A folder is a probe log: Delta's table `history`, or a folder
-of data that has one, as a drill that failed keeps it; it is judged as the live monitor would have judged it.
+Each file is a history of its own; `-` is standard input. A folder or a URL is a probe log: Delta's table `history`, or
+a folder of data that has one, as a drill that failed keeps it; it is judged as the live monitor would have judged it.
 
 The exit code is 0 where every one is valid, 1 where one has a violation or acknowledged values that nobody polled, 2
 where one could not be read or checked: then its verdict is unknown, whatever the others say.
@@ -50,7 +50,7 @@ class Options:
     pictures: Path | None = None
 
 
-def run(files: Sequence[Path], options: Options | None = None) -> int:
+def run(files: Sequence[str | Path], options: Options | None = None) -> int:
     """Check each file, print its verdict, and return the exit code of the command."""
     options = options or Options()
     if (complaint := _misuse(files, options)) is not None:
@@ -61,14 +61,14 @@ def run(files: Sequence[Path], options: Options | None = None) -> int:
         from monitor.history_files.verdict_text import VerdictText
 
         text = VerdictText()
-    codes = [_check(Path(path), options, text) for path in files]
+    codes = [_check(path, options, text) for path in files]
     if text is not None and len(codes) > 1:
         text.count(*(codes.count(code) for code in (0, VIOLATION, USAGE_OR_ENVIRONMENT)))
     sys.stdout.flush()
     return max(codes, default=0)
 
 
-def _misuse(files: Sequence[Path], options: Options) -> str | None:
+def _misuse(files: Sequence[str | Path], options: Options) -> str | None:
     """What is wrong with the command line, in one sentence. Makes the folder for pictures."""
     from monitor.history_files.source import STANDARD_INPUT
     from rules.vocabulary.catalogue import CATALOGUE
@@ -90,34 +90,37 @@ def _misuse(files: Sequence[Path], options: Options) -> str | None:
     return None
 
 
-def _check(path: Path, options: Options, text: VerdictText | None) -> int:
+def _check(given: str | Path, options: Options, text: VerdictText | None) -> int:
+    from monitor.errors import UserError
     from monitor.history_files.errors import UnreadableHistory
     from monitor.history_files.source import called
-    from streaming_jobs.location import looks_like_url
 
+    path = Path(given)
+    name = str(given) if _is_url(given) else called(path)
     json_output = options.json_output
     of = "operations"
     try:
-        if looks_like_url(path):
-            raise UnreadableHistory(path, "is a URL, and this needs a local probe log: copy the table here first")
-        if path.is_dir():
-            judged, operations = _judge_log(path, options)
+        if _is_url(given) or path.is_dir():
+            judged, operations = _judge_log(given, options)
             of = "rows"
         else:
             judged, operations = _judge(path, options)
     except UnreadableHistory as e:
-        _failed(path, str(e), {"error": e.reason, "line": e.line}, json_output)
+        _failed(given, str(e), {"error": e.reason, "line": e.line}, json_output)
+        return USAGE_OR_ENVIRONMENT
+    except UserError as e:
+        _failed(given, str(e), {"error": str(e), "line": None}, json_output)
         return USAGE_OR_ENVIRONMENT
     except Exception as e:  # a check that crashed means unknown, not passed, and is no reason to skip the other files
         traceback.print_exc()
         reason = f"the check itself failed: {type(e).__name__}: {e}"
-        told = f"{called(path)}: {reason}; its verdict is unknown"
-        _failed(path, told, {"error": reason, "line": None}, json_output)
+        told = f"{name}: {reason}; its verdict is unknown"
+        _failed(given, told, {"error": reason, "line": None}, json_output)
         return USAGE_OR_ENVIRONMENT
     if text is not None:
-        text.show(called(path), judged, operations, of)
+        text.show(name, judged, operations, of)
     else:
-        _print_json({"file": str(path), "valid": judged.valid, **asdict(judged)})
+        _print_json({"file": str(given), "valid": judged.valid, **asdict(judged)})
     return 0 if judged.valid else VIOLATION
 
 
@@ -148,24 +151,29 @@ def _judge(path: Path, options: Options) -> tuple[Verdict, int]:
     return judged, history.operations
 
 
-def _judge_log(path: Path, options: Options) -> tuple[Verdict, int]:
+def _is_url(given: str | Path) -> bool:
+    return isinstance(given, str) and "://" in given
+
+
+def _judge_log(given: str | Path, options: Options) -> tuple[Verdict, int]:
     """(verdict, number of rows) of a probe log."""
     from monitor.history_files.errors import UnreadableHistory
     from monitor.history_files.probe_log import judge, located, verdict
     from rules.vocabulary.objectives import Objectives
     from streaming_jobs.errors import JobError
 
-    history = located(path)
+    history = located(given)
     if history is None:
-        raise UnreadableHistory(path, "is a folder without a probe log: no Delta table, nor one in tables/history")
+        what = "URL" if _is_url(given) else "folder"
+        raise UnreadableHistory(given, f"is a {what} without a probe log: no Delta table, nor one in tables/history")
     try:
         judged = judge(
             history, Objectives(), cycles=options.cycles, ww=options.ww, pictures=options.pictures, say=_note
         )
     except JobError as error:
-        raise UnreadableHistory(path, str(error).rstrip(".")) from error
+        raise UnreadableHistory(given, str(error).rstrip(".")) from error
     if judged.rejected:
-        _note(f"{path}: {judged.rejected} rows could not be understood")
+        _note(f"{given}: {judged.rejected} rows could not be understood")
     return verdict(judged.findings, strict=options.strict, allow=options.allow), judged.rows
 
 
@@ -192,9 +200,9 @@ def _cycles(history: HistoryFile, options: Options) -> Found:
     return found
 
 
-def _failed(path: Path, sentence: str, error: dict[str, Any], json_output: bool) -> None:
+def _failed(given: str | Path, sentence: str, error: dict[str, Any], json_output: bool) -> None:
     if json_output:
-        _print_json({"file": str(path), "valid": None, **error})
+        _print_json({"file": str(given), "valid": None, **error})
     _note(sentence)
 
 

@@ -62,7 +62,7 @@ class Question:
         return wanted
 
 
-def run(asked: Question, configured: Callable[[], Config], history: Path | None) -> None:
+def run(asked: Question, configured: Callable[[], Config], history: str | None) -> None:
     """Answer on standard output. Raises UserError where it cannot; what is asked is looked at first."""
     now = datetime.now(UTC)
     wanted = asked.filter(now)
@@ -72,7 +72,7 @@ def run(asked: Question, configured: Callable[[], Config], history: Path | None)
         require_reachable(job.history_path)
     kept = nullcontext((job.tables_path, now)) if history is None else _judged(history, job)
     with kept as (tables, at):
-        require_topics(tables, located(history) or history if history else job.history_path, asked.topics)
+        require_topics(tables, (history and located(history)) or job.history_path, asked.topics)
         if asked.cluster is not None:
             wanted = replace(wanted, cluster=names.resolve(asked.cluster, known_clusters(tables)))
         overview, incidents = gather(tables, at, wanted, timedelta(seconds=config.alerts.quiet), names)
@@ -102,5 +102,5 @@ def _show(asked: Question, overview: Overview, rows: Sequence[dict[str, Any]]) -
         console.print(f"{len(rows)} findings, the newest {asked.limit} are shown (--limit)")
 
 
-def _judged(history: Path, job: JobConfig) -> AbstractContextManager[tuple[Path, datetime]]:
+def _judged(history: str, job: JobConfig) -> AbstractContextManager[tuple[Path, datetime]]:
     return as_tables(history, job.objectives.objectives(), say)

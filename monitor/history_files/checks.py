@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -28,6 +27,7 @@ from rules.vocabulary.times import micros
 from streaming_jobs.cycles.search import Searched
 from streaming_jobs.history.replay import Edge, Replay
 from streaming_jobs.history.validation import KEYS, reasons_to_reject
+from streaming_jobs.location import TableLocation
 from streaming_jobs.verdicts import lookups
 from streaming_jobs.verdicts.recheck import PATIENCE, OffsetRange, explained, shares
 
@@ -94,7 +94,7 @@ class Checks:
         for edge in edges:
             self._store.stored[edge.place] = Stored(hot=begun(edge.gone))
 
-    def answer(self, history: Path, *, last: bool) -> list[Finding]:
+    def answer(self, history: TableLocation, *, last: bool) -> list[Finding]:
         """What the rows of the log can answer now; `last`: no further row will come."""
         found: list[Finding] = []
         waiting = [lookups.PendingLookup(one, 0, last) for one in self.lookups.values()]
@@ -109,7 +109,7 @@ class Checks:
             found += [told.finding] if told.finding is not None else []
         return found + self._explain(history, last=last)
 
-    def _explain(self, history: Path, *, last: bool) -> list[Finding]:
+    def _explain(self, history: TableLocation, *, last: bool) -> list[Finding]:
         findings: list[Finding] = []
         waiting = {asked: asked.start for asked in self.rechecks}
         while waiting:

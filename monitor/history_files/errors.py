@@ -20,9 +20,9 @@ class Malformed(Exception):
 class UnreadableHistory(UserError):
     """The file cannot be read as a history."""
 
-    def __init__(self, path: Path, reason: str, line: int | None = None) -> None:
-        where = called(path) if line is None else f"{called(path)}, line {line}"
+    def __init__(self, given: str | Path, reason: str, line: int | None = None) -> None:
+        name = called(given) if isinstance(given, Path) else given
+        where = name if line is None else f"{name}, line {line}"
         super().__init__(f"{where}: {reason}")
-        self.path = path
         self.reason = reason
         self.line = line

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from deltalake.exceptions import DeltaError
 
 from alerts.evidence import exact
 from monitor.errors import UserError
@@ -28,10 +29,11 @@ from rules.vocabulary.finding import to_table as findings_table
 from rules.vocabulary.objectives import Objectives
 from rules.vocabulary.policy import severity
 from rules.vocabulary.slices import Place
+from rules.vocabulary.table_errors import in_words
 from streaming_jobs.config import CyclesConfig, JobConfig
 from streaming_jobs.cycles.search import CycleJob
 from streaming_jobs.history.replay import Replay
-from streaming_jobs.location import looks_like_url
+from streaming_jobs.location import TableLocation, is_table, table_location
 from streaming_jobs.tables.delta_tables import open_table
 from streaming_jobs.tables.schemas import FINDINGS, PARTITION_STATE
 
@@ -47,17 +49,19 @@ class Judged:
     rejected: int
 
 
-def located(path: Path) -> Path | None:
-    """The Delta table of the probe log at `path`: the table itself, or what lies below a folder of tables or of data.
-    None where there is none. Raises UserError for a URL."""
-    if looks_like_url(path):
-        raise UserError(f"{path}: is a URL, and this needs a local probe log: copy the table here first")
-    places = (path, path / "history", path / "tables" / "history")
-    return next((one for one in places if (one / "_delta_log").is_dir()), None)
+def located(given: str | Path) -> TableLocation | None:
+    """The Delta table of the probe log at a path or a URL: the table itself, or what lies below a folder of tables or
+    of data. None where there is none. Raises UserError where the URL is none, or its store does not answer."""
+    try:
+        at = table_location(str(given))
+        places = (at, at / "history", at / "tables" / "history")
+        return next((one for one in places if is_table(one)), None)
+    except (ValueError, OSError, DeltaError) as error:
+        raise UserError(f"{given}: {in_words(error)}") from error
 
 
 def judge(
-    history: Path,
+    history: TableLocation,
     objectives: Objectives,
     *,
     cycles: bool = True,
@@ -91,14 +95,14 @@ def verdict(findings: Iterable[Finding], *, strict: bool = False, allow: Collect
 
 
 @contextmanager
-def as_tables(path: Path, objectives: Objectives, say: Callable[[str], None]) -> Iterator[tuple[Path, datetime]]:
-    """A folder, for a moment, with what the job's tables would say of the probe log at `path`, and the log time at
-    which it ends.
+def as_tables(given: str | Path, objectives: Objectives, say: Callable[[str], None]) -> Iterator[tuple[Path, datetime]]:
+    """A folder, for a moment, with what the job's tables would say of the probe log at a path or a URL, and the log
+    time at which it ends.
 
     Raises UserError where there is no log, and the jobs' errors."""
-    history = located(path)
+    history = located(given)
     if history is None:
-        raise UserError(f"{path}: there is no probe log: no Delta table, nor one in tables/history")
+        raise UserError(f"{given}: there is no probe log: no Delta table, nor one in tables/history")
     judged = judge(history, objectives, say=say)
     rows = findings_table([(one, severity(one.anomaly, one.context)) for one in judged.findings])
     rows = rows.append_column("batch", pa.repeat(pa.scalar(0, pa.int64()), len(rows)))
@@ -117,7 +121,7 @@ _JUDGED_NOW: Final = {"check_failed": None, "slices_behind": 0, "batch": 0}
 """Of `partition_state`, what is the job's own."""
 
 
-def _cycles(history: Path, ww: bool, pictures: Path | None) -> list[Finding]:
+def _cycles(history: TableLocation, ww: bool, pictures: Path | None) -> list[Finding]:
     """The job's own search, window by window; what it records for itself goes into a folder of the moment."""
     found: list[Finding] = []
     with tempfile.TemporaryDirectory(prefix="offsetwatch-") as scratch:

@@ -7,6 +7,8 @@ another one in every copy of a folder.
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -17,9 +19,10 @@ from deltalake.exceptions import DeltaError
 
 from monitor.errors import UserError
 from rules.vocabulary.table_errors import in_words
-from streaming_jobs.location import TableLocation, TableUrl, opened
+from streaming_jobs.location import TableLocation, TableUrl, names, opened, readers
 from streaming_jobs.tables.schemas import STATISTICS
 
+_COMMIT: Final = re.compile(r"\d+\.json")
 _LEFT: Final = "files of this version have been cleaned away since"
 
 
@@ -33,10 +36,8 @@ def dataset(table: TableLocation, at: datetime | None = None) -> ds.Dataset | No
             return None
         if at is None:
             return _rows(newest)
-        if isinstance(table, TableUrl):
-            raise UserError(f"--as-of needs a local probe log and local tables, and this one is at {table}")
-        delta = DeltaTable(str(table), version=version_at(table, at))
-        if any(not Path(uri.removeprefix("file://")).exists() for uri in delta.file_uris()):
+        delta = DeltaTable(str(table), version=version_at(table, at), storage_options=readers(table))
+        if not _are_there(table, delta.file_uris()):
             raise UserError(f"the table {table.name} is not kept as it was at {_clock(at)}: {_LEFT}")
         return _rows(delta)
     except (DeltaError, OSError) as error:
@@ -54,9 +55,17 @@ def _rows(table: DeltaTable) -> ds.Dataset:
     return ds.FileSystemDataset(files, rows.schema, rows.format, rows.filesystem)
 
 
-def version_at(table: Path, at: datetime) -> int:
+def _are_there(table: TableLocation, uris: Sequence[str]) -> bool:
+    if not isinstance(table, TableUrl):
+        return all(Path(uri.removeprefix("file://")).exists() for uri in uris)
+    there = table.names_below()
+    return all(uri.removeprefix(f"{table}/") in there for uri in uris)
+
+
+def version_at(table: TableLocation, at: datetime) -> int:
     """The newest version that was committed by this time. Raises UserError where none is left that is so old."""
-    commits = sorted(path for path in (table / "_delta_log").glob("*.json") if path.stem.isdecimal())
+    log = table / "_delta_log"
+    commits = [log / name for name in sorted(names(log)) if _COMMIT.fullmatch(name)]
     low, high = 0, len(commits)
     while low < high:
         middle = (low + high) // 2
@@ -67,11 +76,11 @@ def version_at(table: Path, at: datetime) -> int:
     if low == 0:
         since = f": its first version is of {_clock(_committed(commits[0]))}" if commits else ""
         raise UserError(f"the table {table.name} is not kept as it was at {_clock(at)}{since}")
-    return int(commits[low - 1].stem)
+    return int(commits[low - 1].name.removesuffix(".json"))
 
 
-def _committed(commit: Path) -> datetime:
-    for line in commit.read_text(encoding="utf-8").splitlines():
+def _committed(commit: TableLocation) -> datetime:
+    for line in commit.read_text().splitlines():
         told = json.loads(line).get("commitInfo", {}).get("timestamp")
         if told is not None:
             return datetime.fromtimestamp(told / 1000, UTC)

@@ -19,7 +19,7 @@ from monitor.postmortem.stretch import Stretch
 STDOUT: Final = Path("-")
 
 
-def run(output: Path, asked: Stretch, config: Config, history: Path | None) -> None:
+def run(output: Path, asked: Stretch, config: Config, history: str | None) -> None:
     """Write the report, and say in two sentences what it says; on stderr where the page itself goes to standard output.
     Raises UserError where it cannot."""
     told = write(output, asked, config, history)
@@ -30,7 +30,7 @@ def run(output: Path, asked: Stretch, config: Config, history: Path | None) -> N
     print(f"{output}: {output.stat().st_size / 1_000_000:.1f} MB", file=sys.stderr)
 
 
-def write(output: Path, asked: Stretch, config: Config, history: Path | None) -> str:
+def write(output: Path, asked: Stretch, config: Config, history: str | None) -> str:
     """Write the report; returns what it says, in two sentences. Raises UserError where it cannot."""
     named = ("--from", "--to")
     part = Part(since=asked.begin, until=asked.end, options=named, cluster=asked.cluster, memory=MEMORY)

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Literal
 
 from rich.console import Console
@@ -53,7 +52,7 @@ class SqlRequest:
     limit: int
 
 
-def run(asked: SqlRequest, config: Config, history: Path | None) -> None:
+def run(asked: SqlRequest, config: Config, history: str | None) -> None:
     """Answer on standard output. Raises UserError where it cannot."""
     if asked.queries:
         for one in ready_queries().values():
@@ -89,7 +88,7 @@ def _show(asked: SqlRequest) -> Callable[[Rows], None]:
 
 
 @contextmanager
-def sources(config: Config, history: Path | None, part: Part) -> Iterator[Sources]:
+def sources(config: Config, history: str | None, part: Part) -> Iterator[Sources]:
     """Where the tables are: the monitor's, or, for as long as the context lasts, those that a kept probe log gives."""
     now = datetime.now(UTC)
     at = moment(part.as_of, now, "--as-of") if part.as_of is not None else None

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from deltalake import write_deltalake
+from deltalake import DeltaTable, write_deltalake
 
+from monitor.errors import UserError
+from monitor.postmortem import past
 from rules.vocabulary.slices import to_table
 from streaming_jobs import location
 from streaming_jobs.config import JobConfig
@@ -60,7 +63,62 @@ def test_every_command_reads_them_where_they_are(given: Mapping[str, str], tmp_p
     assert re.search(r"^  findings +[\d.]+ kB in \d+ live files? there$", told, re.MULTILINE), told
 
 
-@pytest.mark.parametrize("arguments", [["findings"], ["explain", "abcd"], ["report"], ["sql", "select 1"], ["monitor"]])
+@pytest.mark.parametrize("at", [TABLES, TABLES / "history"], ids=["all tables", "the log"])
+def test_a_log_is_judged_anew_where_it_is(given: Mapping[str, str], tmp_path: Path, at: TableUrl) -> None:
+    elsewhere = {name: value for name, value in given.items() if not name.startswith("OFFSETWATCH")}
+
+    def said(*arguments: str, code: int = 0) -> str:
+        done = offsetwatch(*arguments, cwd=tmp_path, **elsewhere)
+        assert done.returncode == code, done
+        return done.stdout
+
+    ids = set(read_table(TABLES, "findings")["id"].to_pylist())
+    told = said("findings", "--history", str(at), "--all", "--json")
+    assert {json.loads(line)["id"] for line in told.splitlines()} == ids
+    if at != TABLES:
+        return
+    judged = json.loads(said("check", str(at), "--json", code=1))
+    assert (judged["file"], judged["valid"], len(judged["anomalies"]["duplicate"])) == (str(at), False, len(ids))
+    asked = said("sql", "--history", str(at), "select count(*) as n from findings", "--json")
+    assert json.loads(asked)["n"] == len(ids)
+
+
+def test_tables_in_a_bucket_are_asked_as_they_were(given: Mapping[str, str], tmp_path: Path) -> None:
+    def counted(*arguments: str) -> int:
+        done = offsetwatch("sql", "select count(*) as n from history", "--json", *arguments, cwd=tmp_path, **given)
+        assert done.returncode == 0, done
+        return int(json.loads(done.stdout)["n"])
+
+    now, first = counted(), past.dataset(TABLES / "history", committed(0))
+    assert first is not None and 0 < first.count_rows() < now == counted("--as-of", "1s")
+    refused = offsetwatch("sql", "--as-of", "1999-01-01", "select 1", cwd=tmp_path, **given)
+    assert refused.returncode == 2 and "is not kept as it was at 1999-01-01" in refused.stderr, refused
+    file = next(iter(DeltaTable(str(TABLES / "history")).file_uris()))
+    held = (TABLES / "history" / file.removeprefix(f"{TABLES}/history/")).read_bytes()
+    (TABLES / "history" / file.removeprefix(f"{TABLES}/history/")).delete()
+    with pytest.raises(UserError, match="files of this version have been cleaned away since"):
+        past.dataset(TABLES / "history", committed(1))
+    (TABLES / "history" / file.removeprefix(f"{TABLES}/history/")).write_bytes(held)
+
+
+def committed(version: int) -> datetime:
+    """When a version of the log was."""
+    told = {one["version"]: one["timestamp"] for one in DeltaTable(str(TABLES / "history")).history()}
+    return datetime.fromtimestamp(told[version] / 1000, UTC)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["findings"],
+        ["explain", "abcd"],
+        ["report"],
+        ["sql", "select 1"],
+        ["monitor"],
+        ["check", "s3://nobody/tables"],
+        ["findings", "--history", "s3://nobody/tables"],
+    ],
+)
 def test_a_bucket_that_is_not_there_is_told_in_a_line(
     arguments: list[str], given: Mapping[str, str], tmp_path: Path
 ) -> None:
