@@ -195,7 +195,7 @@ class Observer(Probe):
         for question in self._pending.values():
             if not question.opened:
                 question.opened = True
-                rows = self._rows(question, invoked)
+                rows = self._rows(question, invoked, whole=True)  # whatever the last question's answer was
                 for row in rows:
                     row.error = None  # nobody has refused or timed out yet
                 self.log.opened(question.op, rows)

@@ -24,6 +24,7 @@ from probes.topics.probe_topics import ProbeTopics
 from probes.topology import Layout
 from probes.workloads.probe import Carried, Counters, Probe, World
 from rules.vocabulary.slices import Slice
+from rules.vocabulary.times import micros
 
 P = TypeVar("P", bound=Probe)
 QUIET = {"enabled": False}
@@ -31,15 +32,20 @@ FEW_TOPICS = {"transform": {"count": 0}, "registers": {"count": 0}}
 
 
 class Witness(LifeLog):
-    """A life's log that also keeps its rows in memory."""
+    """A life's log that also keeps its rows in memory, and holds it to its word: no row is of an operation that was
+    invoked before what the journal had promised to be all, and that it did not know of."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self.rows: list[Slice] = []
 
     def append(self, rows: Sequence[Slice]) -> None:
+        progress = self._journal.progress
+        promised, opened = progress.through, progress.open.keys()
+        late = [row for row in rows if row.op not in opened and micros(row.invoked) < promised]
         super().append(rows)
         self.rows += rows
+        assert not late, f"{late[0].f} of {late[0].invoked} comes after all before {promised} was promised"
 
     def of(self, *functions: str) -> list[Slice]:
         return [row for row in self.rows if row.f in functions]

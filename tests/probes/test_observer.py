@@ -114,6 +114,21 @@ def test_a_slow_answer_is_told_of_every_partition_that_the_journal_heard_it_aske
     }
 
 
+def test_what_has_no_answer_again_is_in_the_journal_before_it_is_given_up(
+    stage: MakeStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last answer was that nobody answered, too: that it is the same is no reason not to open it."""
+    one = stage(observer={"request_timeout": 0.5})
+    one.connection = Connection("127.0.0.1:9")
+    observer = one.put(Observer, "observer", groups=["g"])
+    observer.finish()
+    monkeypatch.setattr("probes.workloads.observer.ANSWER_WITHIN", 0.0)
+    observer.observe()
+    (asked,) = (question for question in observer._pending.values() if question.group == "g")
+    assert len(observer.log._journal.progress.open[asked.op]) == 6
+    observer.finish()
+
+
 def test_it_observes_once_a_second_and_keeps_the_time_of_asking(stage: MakeStage, heard_out: None) -> None:
     one = stage(observer={"interval": 0.3, "request_timeout": 60.0})
     observer = one.put(Observer, "observer")
