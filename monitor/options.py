@@ -92,4 +92,6 @@ def loaded_by(file: Path | None, data: Path | None, log_format: LogFormats | Non
     if data is not None:
         environment["OFFSETWATCH_DATA"] = str(data)
         options["OFFSETWATCH_DATA"] = "--data"
-    return load(file, environment, options)
+    config = load(file, environment, options)
+    config.lend_storage(os.environ)  # where the libraries look that open the tables, and the processes that are started
+    return config

@@ -8,20 +8,21 @@ Each package owns its section. Later sources win:
 
 Unknown keys and wrong types are refused, in files strictly ("500" is no number), in the environment by what the key
 wants. A secret stands in a variable or a file of its own (`{ env = "NAME" }`, `{ file = "path" }`) and is read when the
-connection is made; no value of `cluster.security` is ever printed.
+connection is made; no value of `cluster.security`, or of `storage`, is ever printed.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 
-from pydantic import Field, PrivateAttr, ValidationError, field_validator, model_validator
+from pydantic import Field, PrivateAttr, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_core import ErrorDetails
 
 from alerts.config import UNFIT_URL, AlertsConfig, Secret
@@ -46,6 +47,9 @@ DEFAULT_FILE: Final = "offsetwatch.toml"
 FILE_VARIABLE: Final = "OFFSETWATCH_CONFIG"
 LEAST_TOKEN: Final = 16
 """Characters of the status page's token: too many to try."""
+
+
+_STORES_OWN: Final = re.compile(r"(AWS|AZURE|GOOGLE)_[A-Z0-9_]+")
 
 
 class StatusConfig(Section):
@@ -111,6 +115,13 @@ class Config(Section):
     job: JobConfig = JobConfig()
     alerts: AlertsConfig = AlertsConfig()
     status: StatusConfig = StatusConfig()
+    storage: dict[str, FromEnvironment | FromFile | SecretStr] = Field(
+        {},
+        description="How the object store is reached, where tables are in one: its variables by their own names "
+        '(AWS_*, AZURE_*, GOOGLE_*), a secret as { env = "NAME" } or { file = "path" }. Read once by each process, for '
+        "itself and those that it starts. A variable that is set is above it.",
+        examples=['AWS_REGION = "eu-central-1"', 'AWS_SECRET_ACCESS_KEY = { file = "/run/secrets/bucket" }'],
+    )
 
     _file: Path | None = PrivateAttr(None)
     _variables: dict[tuple[str, ...], str] = PrivateAttr(default_factory=dict)
@@ -122,6 +133,21 @@ class Config(Section):
         if looks_like_url(data):
             raise ValueError(NOT_LOCAL)
         return data
+
+    @field_validator("storage")
+    @classmethod
+    def _of_a_store(cls, given: dict[str, Any]) -> dict[str, Any]:
+        for name in given:
+            if not _STORES_OWN.fullmatch(name):
+                raise ValueError(f"no object store has a variable {name}: they begin with AWS_, AZURE_ or GOOGLE_")
+        return given
+
+    def lend_storage(self, environment: MutableMapping[str, str]) -> None:
+        """Set the variables of `storage` that are not set. Raises ConfigError, which names the key and never the
+        value."""
+        for name, value in self.storage.items():
+            if name not in environment:
+                environment[name] = reveal(f"storage.{name}", value, environment)
 
     @field_validator("clusters")
     @classmethod
@@ -315,6 +341,8 @@ def _put(values: dict[str, Any], override: Override) -> None:
 def _of_security(complaint: ErrorDetails) -> int:
     """How many parts of its place lead to a table of settings that may hold secrets, that included; 0 for others."""
     place = complaint["loc"]
+    if place[:1] == ("storage",):
+        return 1
     if place[:2] in (("cluster", "security"), ("evidence", "security")):
         return 2
     return 3 if place[:1] == ("clusters",) and place[2:3] == ("security",) else 0
@@ -337,9 +365,10 @@ def _explain(first: ErrorDetails, path: Path | None, changed: list[Override]) ->
         return f"{named}: unknown key" + (
             f"; did you mean {close[0]}?" if close else f"; known here: {_some(siblings)}"
         )
-    if secret and len(where) == secret:
+    of_value = first["type"] == "value_error"
+    if secret and not of_value and len(where) == secret:
         return f"{named}: must be a table of settings"
-    if secret:
+    if secret and not of_value:
         return f'{named}: must be a string, {{ env = "NAME" }} or {{ file = "path" }}'
     message = first["msg"].removeprefix("Value error, ")
     message = message[:1].lower() + message[1:]

@@ -245,3 +245,42 @@ def test_a_value_that_an_option_gave_is_named_by_the_option(tmp_path: Path) -> N
     assert (there.named("data"), there.named("cluster.bootstrap")) == ("--data: data", "by default: cluster.bootstrap")
     with pytest.raises(ConfigError, match=r"^--data: data: must be a folder"):
         loaded_by(None, Path("s3://bucket/data"))
+
+
+def test_how_a_store_is_reached_may_stand_in_the_configuration_and_its_secrets_in_files(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text(f"{SECRET}\n")
+    told = f'[storage]\nAWS_REGION = "here"\nAWS_SECRET_ACCESS_KEY = {{ file = "{tmp_path / "key"}" }}\n'
+    config = load(written(tmp_path, told + 'AZURE_STORAGE_KEY = { env = "OTHER" }\n'), {})
+    assert SECRET not in repr(config) + str(config.model_dump())
+    environment = {"AWS_REGION": "there", "OTHER": "x"}
+    config.lend_storage(environment)
+    assert environment == {
+        "AWS_REGION": "there", "AWS_SECRET_ACCESS_KEY": SECRET, "OTHER": "x", "AZURE_STORAGE_KEY": "x"
+    }, "what is set is above it"  # fmt: skip
+    (tmp_path / "key").unlink()
+    with pytest.raises(ConfigError) as refused:
+        config.lend_storage({"OTHER": "x"})
+    assert (
+        str(refused.value)
+        == f"storage.AWS_SECRET_ACCESS_KEY: {tmp_path / 'key'} cannot be read: No such file or directory"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        (
+            f'AWS_SECRET_ACCESS_KEY = ["{SECRET}"]',
+            'storage.AWS_SECRET_ACCESS_KEY: must be a string, {{ env = "NAME" }} or {{ file = "path" }}',
+        ),
+        (
+            f'SECRET_ACCESS_KEY = "{SECRET}"',
+            "storage: no object store has a variable SECRET_ACCESS_KEY: they begin with AWS_, AZURE_ or GOOGLE_",
+        ),
+    ],
+)
+def test_wrong_settings_of_a_store_are_named_and_not_shown(tmp_path: Path, text: str, complaint: str) -> None:
+    file = written(tmp_path, f"[storage]\n{text}\n")
+    with pytest.raises(ConfigError) as refused:
+        load(file, {})
+    assert str(refused.value) == f"{file}: {complaint}".replace("{{", "{").replace("}}", "}")

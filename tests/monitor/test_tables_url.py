@@ -83,6 +83,27 @@ def test_a_log_is_judged_anew_where_it_is(given: Mapping[str, str], tmp_path: Pa
     assert json.loads(asked)["n"] == len(ids)
 
 
+def test_the_secret_of_a_bucket_may_be_in_a_file(
+    given: Mapping[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = len(read_table(TABLES, "findings"))
+    (tmp_path / "key").write_text(given["AWS_SECRET_ACCESS_KEY"] + "\n")
+    (tmp_path / "offsetwatch.toml").write_text(
+        f'[storage]\nAWS_SECRET_ACCESS_KEY = {{ file = "key" }}\nAWS_REGION = "{given["AWS_REGION"]}"\n'
+    )
+    less = dict(given)
+    for name in ("AWS_SECRET_ACCESS_KEY", "AWS_REGION"):
+        monkeypatch.delenv(name)
+        del less[name]
+    told = offsetwatch("findings", "--json", "--all", cwd=tmp_path, **less)
+    assert told.returncode == 0 and told.stdout.count("\n") == found, told
+    (tmp_path / "key").unlink()
+    refused = offsetwatch("findings", cwd=tmp_path, **less)
+    assert refused.returncode == 2 and refused.stderr == (
+        "offsetwatch: storage.AWS_SECRET_ACCESS_KEY: key cannot be read: No such file or directory\n"
+    )
+
+
 def test_tables_in_a_bucket_are_asked_as_they_were(given: Mapping[str, str], tmp_path: Path) -> None:
     def counted(*arguments: str) -> int:
         done = offsetwatch("sql", "select count(*) as n from history", "--json", *arguments, cwd=tmp_path, **given)
