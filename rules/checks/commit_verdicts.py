@@ -346,8 +346,9 @@ class Case:
         self._found("foreign-commit", (self.name, read.offset), message, evidence, -1)
 
     def _may_be_of_the_topic_before(self) -> bool:
-        """May it have been committed in the topic that had this name before?"""
-        return self.own.made_anew >= 0 and self.read.at <= self.own.made_anew + FORMER
+        """May it have been committed in the topic that had this name before? Not what was read long before that was
+        told: another cluster had been at these addresses then, and this one was back."""
+        return self.own.made_anew >= 0 and abs(self.read.at - self.own.made_anew) <= FORMER
 
     def _told_elsewhere(self) -> bool:
         """Is anything known of the group before the read, by another clock?"""

@@ -21,7 +21,8 @@ NAME: Final = "replaced-cluster"
 def arrive(own: Stateless, new: News) -> None:
     """Report what beginning processes tell."""
     columns, report = new.columns, new.report
-    for row in new.where(START).tolist():
+    begun = new.where(START)
+    for row in begun[columns.completed[begun].argsort(kind="stable")].tolist():  # the first of them tells since when
         former = dict(columns.table["settings"][row].as_py() or ()).get(FORMER_CLUSTER)
         now = report.place.cluster
         if former is None or former == now or not report.once(f"{NAME}:{former}"):

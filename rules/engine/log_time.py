@@ -55,7 +55,7 @@ def fold(state: State, chunks: Chunks, report: Report, *, late: bool) -> Gate:
         passage.placed = place_shown(state, chunks, passage.shown_places, passage.end, settled)
     order.fold_settled(passage)
     passes.remember(state, passage.proven)
-    _judge_unverifiable(state, passage.gate, passage.end, report)
+    _judge_unverifiable(state, passage.gate, passage.at, report)
     needed = poll_order.needed_from(order.own(state, poll_order.CHECK), state)
     apart = 0 if passage.advance is None else passage.advance.apart
     still = min([needed, *completeness.awaited_from(state, apart)])
@@ -133,21 +133,27 @@ def observe(state: State, moves: Any) -> None:
     log_starts.observe(state, moves)
 
 
-def _judge_unverifiable(state: State, gate: Gate, at: int, report: Report) -> None:
-    """`unverifiable`: something is missing for good, until nothing that is open may rest on it."""
+def _judge_unverifiable(state: State, gate: Gate, ticks: Ints, report: Report) -> None:
+    """`unverifiable`: something is missing for good, until nothing that is open may rest on it. Where log time passes
+    far at once, it has begun and ended at the ticks at which it would have."""
     if not state.holes and "unverifiable" not in state.open_conditions:
         return
-    out = state.checks["lost-write"].outstanding
-    oldest = int(out.invoked.min(initial=at))
-    silent = [hole[0] for hole in state.holes if hole[2] > oldest or at - hole[5] < report.objectives.delivery]
-    named = sorted({number for number in silent if number >= 0}) or silent[:1]
-    report.condition(
-        "unverifiable",
-        f"of the log of {len(named)} processes, something is missing for good" if silent else None,
-        at=at,
-        evidence={"processes": named[:10]},
-    )
-    through = min(gate.known_through(), oldest) - FORGET_HOLES
+    delivery, end = report.objectives.delivery, int(ticks[-1])
+    open_since = int(state.checks["lost-write"].outstanding.invoked.min(initial=end))
+    edges = np.array([edge for hole in state.holes for edge in (hole[5], hole[5] + delivery)], np.int64)
+    moments = {*ticks[np.searchsorted(ticks, edges[(edges > ticks[0]) & (edges <= end)])].tolist(), end}
+    for at in sorted(moments):
+        known = at if at < end else state.now  # while log time is held back, what came since was not known then
+        oldest = min(open_since, at)
+        silent = [hole[0] for hole in state.holes if hole[5] <= known and (hole[2] > oldest or at - hole[5] < delivery)]
+        named = sorted({number for number in silent if number >= 0}) or silent[:1]
+        report.condition(
+            "unverifiable",
+            f"of the log of {len(named)} processes, something is missing for good" if silent else None,
+            at=at,
+            evidence={"processes": named[:10]},
+        )
+    through = min(gate.known_through(), open_since) - FORGET_HOLES
     state.holes = [hole for hole in state.holes if hole[2] > through]
 
 

@@ -368,7 +368,7 @@ def _dig(
     writes = process.writer >= 0 or process.writes
     boots = process.boot, process.over_boot if process.complete else process.boot
     hole = Hole(
-        number, *span, int(process.reads or unknown), int(writes or unknown), state.now, *boots,
+        number, *span, int(process.reads or unknown), int(writes or unknown), state.now + state.held, *boots,
         span[1] if read_by is None else read_by,
     )  # fmt: skip
     if process.writer >= 0:

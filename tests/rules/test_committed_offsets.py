@@ -184,6 +184,15 @@ def dropped_again(h: History) -> None:
     read(h, 50)
 
 
+def dropped_before_another_cluster_answered_for_a_while(h: History) -> None:
+    """The lives that begin when this one is back call that one's topic the one before."""
+    commit(h, 50)
+    commit(h, 100)
+    read(h, 50)
+    h.time += 300
+    h.start("s", former_topic_id="t-of-the-other")
+
+
 def told_none(h: History) -> None:
     commit(h, 100)
     read(h, 100)
@@ -422,6 +431,7 @@ GUILTY = [
     (dropped_after_another_host_had_committed, [lost(100, 50, 1.201, after=0.099)]),
     (dropped_to_zero, [lost(100, 0, 0.006)]),
     (dropped_again, [lost(100, 50, 0.006), lost(120, 50, 0.012)]),
+    (dropped_before_another_cluster_answered_for_a_while, [lost(100, 50, 0.006)]),
     (told_none, [lost(100, None, 5.006, after=5.003)]),
     (told_none_after_a_rewind, [lost(40, None, 0.006)]),
     (told_too_high_when_that_is_long_ago, [foreign(86, None, 121.010)]),

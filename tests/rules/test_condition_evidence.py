@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from rules.kept.outages import cause_id
+from rules.step import HELD
 from rules.vocabulary.objectives import Objectives
 from rules.vocabulary.slices import Mark
 from rules.vocabulary.times import micros
@@ -194,7 +195,18 @@ def test_a_condition_and_its_evidence(
     assert whole(fed(h), [name]) == expected
 
 
-def test_a_lost_journal_is_unverifiable_until_nothing_may_rest_on_it() -> None:
+def held_back(h: History) -> Store:
+    """Log time stands still until the log is read, and passes all at once then."""
+    store = Store()
+    store.store.held = HELD
+    for row in h.rows:
+        store.feed([row])
+    store.settle()
+    return store
+
+
+@pytest.mark.parametrize("fed", [row_by_row, held_back])
+def test_a_lost_journal_is_unverifiable_until_nothing_may_rest_on_it(fed: Callable[[History], Store]) -> None:
     h = History()
     h.assign("r")
     h.assign("q")
@@ -207,7 +219,7 @@ def test_a_lost_journal_is_unverifiable_until_nothing_may_rest_on_it() -> None:
     for _ in range(12):
         h.observe(end=0)
         h.mark(1.0)
-    assert whole(row_by_row(h), ["unverifiable"]) == [
+    assert whole(fed(h), ["unverifiable"]) == [
         Told(
             "unverifiable", (), "of the log of 1 processes, something is missing for good", {"processes": [q]}, 4.0,
             event="opened",
