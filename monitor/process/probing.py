@@ -187,7 +187,11 @@ def serve(config: Config, probes: Probes, say: Callable[[str], None], ending: Ex
     registry.register(ClusterInfo(lambda: {_id(fleet) for fleet in fleets}, ClusterNames(config)))
 
     def idle() -> str | None:
-        return not_ready([(fleet.name if isinstance(fleet, KeptFleet) else "", fleet.status()) for fleet in fleets])
+        try:
+            told = [(fleet.name if isinstance(fleet, KeptFleet) else "", fleet.status()) for fleet in fleets]
+        except OSError as error:  # what waits in journals is counted there
+            return f"the probes' folder cannot be read: {error.filename}: {error.strerror}"
+        return not_ready(told)
 
     def begin() -> Exposition:
         served = OfCluster(registry, lambda: cluster_of(probes))

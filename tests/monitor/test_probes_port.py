@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import socket
+import urllib.error
 import urllib.request
 from contextlib import ExitStack
 from pathlib import Path
@@ -42,3 +44,22 @@ def test_a_port_that_is_taken_is_served_once_it_is_free(tmp_path: Path, monkeypa
             assert b"offsetwatch_build_info" in answer.read()
     with pytest.raises(OSError, match="refused"):
         urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30)
+
+
+def test_a_folder_that_cannot_be_read_any_more_is_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def status() -> Any:
+        raise PermissionError(errno.EACCES, "Permission denied", "/data/journals")
+
+    fleet: Any = SimpleNamespace(status=status)
+    monkeypatch.setattr(probing, "fleets_of", lambda probes: [fleet])
+    monkeypatch.setattr(probing, "register_probes", lambda *told: None)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    (tmp_path / "ow.toml").write_text(f'data = "{tmp_path}"\n[alerts]\nprobes_port = {port}\n')
+    with ExitStack() as ending:
+        probing.serve(load(tmp_path / "ow.toml", {}), fleet, lambda line: None, ending)
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/ready", timeout=30)
+        assert refused.value.code == 503
+        assert b"the probes' folder cannot be read: /data/journals: Permission denied" in refused.value.read()
+        refused.value.close()
