@@ -132,6 +132,7 @@ class Case:
         since, domain = own.commits.since[mine].tolist(), own.commits.domain[mine].tolist()
         self._familiar = any(map(self._may_be_before, since, domain))
         self._never: bool | None = None
+        self._acknowledged_at = -1
 
     # What was known
 
@@ -262,6 +263,7 @@ class Case:
             return
         best = int(rows[-1])
         since, committed = int(commits.since[best]), int(commits.offset[best])
+        self._acknowledged_at = int(commits.at[best])
         if self.waits and not self._is_here(since):
             return
         age = read.completed - int(commits.invoked[best])
@@ -369,4 +371,5 @@ class Case:
             self.passage.report.add(anomaly, subject, message, at=at, evidence=evidence)
             return
         when = at + self.passage.report.objectives.grace
-        own.pending.append([when, anomaly, list(subject), message, evidence, at, group, domain, since])
+        times = self._acknowledged_at, self.read.since
+        own.pending.append([when, anomaly, list(subject), message, evidence, at, group, domain, since, *times])

@@ -11,6 +11,11 @@
 an indefinite transaction that names no commit had polled to. An absent offset has expired, unless a younger commit says
 otherwise, and is not lower. A 0 that nobody asked for is `spurious-zero-offset`.
 
+**One loss is told once.** All that had been acknowledged when a group was asked for an offset, and is higher than what
+was told, is lost with that: a commit of which that is found later, because it is told to somebody else who knew of
+more, or while the group's next commit is under way, is no further loss where the same offset is told. What has been
+acknowledged since, and what is told lower still, is one.
+
 **Before and later** are concluded within one clock domain (`rules.settling.clocks.domains`). A commit of another host
 may have come in between unless the measured bound of the two clocks says otherwise; where there is none, no commit is
 called lost if a member on another host committed the very offset that was told instead, whenever that was.
@@ -51,7 +56,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -310,8 +315,8 @@ def _suspicious(own: Committed, reads: Reads) -> Bools:
 def _tell(own: Committed, passage: Passage) -> None:
     """Report what waited for the group's log, and for the partition to be observed."""
     waiting = []
-    for verdict in own.pending:
-        when, anomaly, subject, message, evidence, at, group, domain, since = verdict
+    for verdict in sorted(own.pending, key=lambda one: one[0]):
+        when, anomaly, subject, message, evidence, at, group, domain, since, *_ = verdict
         if since >= 0:
             who = concerned(own, group, passage.state, domain)
             if passage.gate.ask(since - LANDED, when, who, domain) is Evidence.NOT_YET:
@@ -329,6 +334,8 @@ def _tell(own: Committed, passage: Passage) -> None:
         if own.observed < when and not passage.finished:
             waiting.append(verdict)
             continue
+        if anomaly == "lost-commit" and not _is_another(own, verdict, passage.state):
+            continue
         decidable = at if passage.finished else when
         passage.report.tell(
             Finding(
@@ -341,6 +348,19 @@ def _tell(own: Committed, passage: Passage) -> None:
         own.unclear = [
             key for key in own.unclear if any([anomaly, *subject] == key for _, anomaly, subject, *_ in waiting)
         ]
+
+
+def _is_another(own: Committed, verdict: list[Any], state: State) -> bool:
+    """Is it another loss than those that were told? Note it, then."""
+    group, _, told = verdict[2]
+    domain, _, acknowledged, asked = verdict[7:]
+    for known_group, known_told, known_domain, known_asked in own.losses:
+        if (group, told) == (known_group, known_told):
+            since = known_asked - acknowledged
+            if since >= 0 if domain == known_domain else since > ahead(state, known_domain, domain):
+                return False
+    own.losses.append([group, told, domain, asked])
+    return True
 
 
 CHECK: Final = Check("committed-offsets", Committed, needs=needs, arrive=arrive, fold=fold)

@@ -63,9 +63,11 @@ class Committed:
     `unsure_to` any may be one. `unknown`: where members' logs are missing. `retention`: [as of when, minutes] of what
     groups have committed; `made_anew`: since when processes say that the topic was made anew under them, -1 where none
     does; `observed`: the newest time at which the partition was; `kept`: how many entries were left when the last were
-    forgotten. `pending`: [when, anomaly, subject, message, evidence, at, group, domain, since] of verdicts that wait
-    for the partition to be observed after `when`, and before that, where `since` is a time, for the log of the group
-    through `when`; `unclear`: [anomaly, *subject] of those of them for which it is not known yet whether something is
+    forgotten. `pending`: [when, anomaly, subject, message, evidence, at, group, domain, since,
+    acknowledged, asked] of verdicts that wait for the partition to be observed after `when`, and before that, where
+    `since` is a time, for the log of the group through `when`; of a lost commit by when that was `acknowledged`, and
+    since when it was `asked` for; `losses`: [group, told, domain, asked] of the newest of those that were told;
+    `unclear`: [anomaly, *subject] of those of them for which it is not known yet whether something is
     missing in between; `reported`: of all."""
 
     groups: list[str | None] = field(default_factory=lambda: [""])
@@ -88,6 +90,7 @@ class Committed:
     observed: int = -1
     kept: int = 0
     pending: list[list[Any]] = field(default_factory=list)
+    losses: list[list[Any]] = field(default_factory=list)
     unclear: list[list[Any]] = field(default_factory=list)
     reported: list[list[Any]] = field(default_factory=list)
 
@@ -194,7 +197,7 @@ def forget(own: Committed, report: Report, late: set[int], until: tuple[int, int
     own.subscribed = [number for number in own.subscribed if number in used]
     own.groups = [name if number in used or number == ANY else None for number, name in enumerate(own.groups)]
     own.pending = report.newest(own.pending, TOLD_KEPT, "verdicts on committed offsets")
-    del own.reported[:-TOLD_KEPT]
+    del own.reported[:-TOLD_KEPT], own.losses[:-TOLD_KEPT]
     own.kept = len(own.commits) + len(own.told) + len(own.holds) + len(own.members)
 
 

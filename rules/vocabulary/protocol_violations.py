@@ -166,7 +166,7 @@ PROTOCOL_VIOLATIONS: Final = (
     Anomaly(
         "lost-commit", "violation", "on settlement",
         "A group's committed offset is told lower than one that was acknowledged before, or as none, and no commit "
-        "explains it.",
+        "explains it. All that had been acknowledged when the group was asked for that offset is one loss.",
         "the group, the offset acknowledged and to whom, the offset told and to whom, how long after",
         (
             Form(

@@ -204,7 +204,9 @@ def offset_regression(log: Log) -> Iterator[Found]:
 
 
 def lost_commit(log: Log) -> Iterator[Found]:
-    """All commits and reads of these histories are one process's, on one host."""
+    """All commits and reads of these histories are one process's, on one host. What had been acknowledged when the same
+    offset was told before was lost with that."""
+    losses: list[tuple[str, int, Any]] = []
     for read, commits in _told(log):
         told = -1 if read.committed is None else read.committed
         if told == 0 and not any(c.committed == 0 for c in commits):
@@ -223,7 +225,9 @@ def lost_commit(log: Log) -> Iterator[Found]:
                 missed.append(one)
         if missed:
             newest = max(missed, key=lambda c: c.completed)
-            yield "lost-commit", (read.group, newest.committed, told)
+            if not any((g, t) == (read.group, told) and newest.completed <= asked for g, t, asked in losses):
+                losses.append((read.group, told, read.invoked))
+                yield "lost-commit", (read.group, newest.committed, told)
 
 
 def foreign_commit(log: Log) -> Iterator[Found]:
