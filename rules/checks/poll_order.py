@@ -9,7 +9,9 @@ Inside one operation, of any outcome, consecutive records must follow each other
 A rebalance moves a reader, so that what a subscribed one skips is allowed, unless its own client says that it stood
 where its last poll had left it: then the group had left the partition to it all the time.
 
-A value that stands at several offsets counts at the last of them; an offset with several values concludes nothing.
+A value that stands at several offsets counts at the last of them, as far as these were known when the step was decided;
+an offset with several values concludes nothing. Of what had been settled when a reader came by, as an audit does, order
+that follows only from that is not told: the duplicate is.
 
 A log that was cut gives offsets again: who had gone over one before has not skipped what was sent there after that
 (`rules.settling.given_again`). A value counts whose send has not come, once all is here that was done until then.
@@ -33,25 +35,31 @@ import numpy as np
 
 from rules.arrays import intervals
 from rules.arrays.columns import Columns, Runs, irregulars
-from rules.arrays.intervals import EMPTY, Bools, Ints, indices
+from rules.arrays.intervals import EMPTY, Bools, Ints, each, indices
 from rules.checks import log_ends
-from rules.checks.poll_steps import explained, place_of, report_back, report_step, step_of
+from rules.checks.poll_steps import (
+    explained,
+    over_a_cut,
+    place_of,
+    report_back,
+    report_step,
+    step_of,
+    values_between,
+)
 from rules.kept.check import FOREVER, Check, News, Passage
 from rules.kept.chunks import values
 from rules.kept.codec import Table, names
 from rules.kept.report import Report
-from rules.kept.state import Places, State, Transitions, concat, take
+from rules.kept.state import Moved, Places, State, Transitions, concat, take
 from rules.settling import given_again
 from rules.settling.completeness import LATE
 from rules.settling.frontier import spread
 from rules.settling.gate import APART, OBSERVERS, WRITERS
 from rules.settling.listings import Listings
 from rules.settling.positions import known_from, log_start_at
-from rules.settling.window import indexed, merged
+from rules.settling.window import indexed, known_by, merged
 from rules.vocabulary.objectives import SECOND
 
-SKIPPED_TOLD: Final = 10
-"""Values that a skip's evidence lists; its message says how many there are."""
 MOVED: Final = 1
 """`Transitions.subscribed` of a step in which a rebalance may have moved the reader: it proves nothing of the log."""
 AWAITED: Final = 3_600 * SECOND
@@ -220,9 +228,11 @@ def _judge_blank(own: Steps, passage: Passage) -> None:
         waits[j] |= seen.unsure and not _all_sent(passage, int(blank.awaits[j]))
         skips[j] = seen.sure or (seen.unsure and not waits[j])
         if skips[j]:
-            known, some = _values_between(places, *seen.counted)
+            known, some = values_between(places, *seen.counted)
             what = f"went from offset {blank.previous[j]} to {blank.first[j]} over {known} known values"
-            report_step("poll-skip", step_of(blank, j), what, int(blank.awaits[j]), report, {"skipped": some})
+            at = int(blank.awaits[j])
+            step = step_of(blank, j, known_by(passage.state.moved, at))
+            report_step("poll-skip", step, what, at, report, {"skipped": some})
             if blank.subscribed[j] != MOVED:
                 report.recheck(int(low[j]), int(high[j]), int(blank.process[j]))
     own.blank = take(blank, waits & ~skips)
@@ -334,7 +344,7 @@ def _note_log_start(own: Steps, passage: Passage, listings: Listings) -> None:
         waiting.low = np.where(told, np.maximum(waiting.low, listings.low[np.maximum(first, 0)]), waiting.low)
         waiting.awaits = np.where(told, 0, waiting.awaits)
         # What is not asked for any more is written as nothing.
-        waiting.low = np.where(told & (waiting.low <= waiting.previous + 1), 0, waiting.low)
+        waiting.low = np.where(told & (waiting.low <= waiting.previous), 0, waiting.low)
     overdue = (waiting.awaits > 0) & (waiting.awaits <= passage.end - AWAITED)
     if overdue.any():
         overdue &= waiting.awaits <= passage.gate.known_through(OBSERVERS) - AWAITED
@@ -343,21 +353,44 @@ def _note_log_start(own: Steps, passage: Passage, listings: Listings) -> None:
 
 def _judge(own: Steps, passage: Passage, frontier: int, decided_at: Callable[[int], int]) -> None:
     """Decide the transitions that the settled frontier has passed; `decided_at` tells when it passed an offset."""
-    pending, state, report = own.pending, passage.state, passage.report
+    pending, state = own.pending, passage.state
     ripe = (np.maximum(pending.first, pending.previous) < frontier) & (pending.awaits == 0)
-    cut_at = _over_a_cut(state, pending)
+    cut_at = over_a_cut(state, pending)
     ripe |= (cut_at >= 0) & (pending.first < frontier)  # what the log start was then says nothing of a step back
     if not ripe.any():
         return
-    cut_at = cut_at[ripe]
-    decided = take(pending, ripe)
-    own.pending = take(pending, ~ripe)
-    index, first, previous, sure = indexed(state, decided.first, decided.previous)
+    cut_at, decided, own.pending = cut_at[ripe], take(pending, ripe), take(pending, ~ripe)
+    until = _moved_until(passage, decided, decided_at)
+    for time in each(until):
+        mine = until == time
+        _decide(own, passage, take(decided, mine), cut_at[mine], known_by(state.moved, time), decided_at)
+
+
+def _moved_until(passage: Passage, steps: Transitions, decided_at: Callable[[int], int]) -> Ints:
+    """By when at the latest it has to be known that a value stands further on, too, to count in each of these steps:
+    when they are decided, or would have been, had they come in time. A finished history knows all."""
+    times = np.unique(passage.state.moved.known)
+    if passage.advance is None or not len(times):
+        return np.full(len(steps), FOREVER, np.int64)
+    decided = [decided_at(offset) for offset in np.maximum(steps.first, steps.previous).tolist()]
+    objectives = passage.report.objectives
+    until = np.minimum(steps.at + objectives.liveness + objectives.grace, np.array(decided, np.int64))
+    return np.append(times, -1)[times.searchsorted(until, side="right") - 1]
+
+
+def _decide(
+    own: Steps, passage: Passage, decided: Transitions, cut_at: Ints, moved: Moved, decided_at: Callable[[int], int]
+) -> None:  # fmt: skip
+    """Decide these transitions, in which those values have `moved`; `cut_at` as `over_a_cut` tells it."""
+    state, report = passage.state, passage.report
+    index, first, previous, sure = indexed(state, moved, decided.first, decided.previous)
     cut, back = cut_at >= 0, decided.first < decided.previous
     for i in indices(cut).tolist():
-        report_back(step_of(decided, i), int(cut_at[i]), report)
+        report_back(step_of(decided, i, moved), int(cut_at[i]), report)
     sure &= ~cut
     below = sure & (first <= previous)
+    if passage.advance is not None:  # the order of what was settled long before, as an audit reads it, is known no more
+        below &= back | (decided.low <= decided.previous)
     over = sure & intervals.touched(index.start, index.end, np.maximum(previous + 1, decided.low), first)
     # Others saw something where a reader went over it: did it vanish, or come late? Whatever its index is.
     low = np.maximum(decided.previous + 1, decided.low)
@@ -365,7 +398,8 @@ def _judge(own: Steps, passage: Passage, frontier: int, decided_at: Callable[[in
     for i in indices((decided.subscribed != MOVED) & bare).tolist():
         report.recheck(int(low[i]), int(decided.first[i]), int(decided.process[i]))
     for i in indices(below).tolist():
-        report_back(step_of(decided, i), decided_at(int(decided.previous[i])), report, int(previous[i]), int(first[i]))
+        step, at = step_of(decided, i, moved), decided_at(int(decided.previous[i]))
+        report_back(step, at, report, int(previous[i]), int(first[i]))
     waits = np.zeros(len(decided), bool)
     for i in indices(over).tolist():
         start, stop = max(int(previous[i]) + 1, int(decided.low[i])), int(first[i])
@@ -380,9 +414,9 @@ def _judge(own: Steps, passage: Passage, frontier: int, decided_at: Callable[[in
         if waits[i]:
             _keep_shown(own, _shown(log, seen.counted), report)
         elif over[i]:
-            known, some = _values_between(log, *seen.counted)
+            known, some = values_between(log, *seen.counted)
             known = max(known, int((seen.counted[1] - seen.counted[0]).sum()))  # the log may have forgotten some
-            step = step_of(decided, i)
+            step = step_of(decided, i, moved)
             end, begin = place_of(step.previous, previous[i]), place_of(step.first, first[i])
             if not bare[i]:
                 step = explained(step, report)
@@ -400,26 +434,12 @@ def _judge(own: Steps, passage: Passage, frontier: int, decided_at: Callable[[in
 def _judge_turned(own: Steps, passage: Passage) -> None:
     """Decide the steps back of which it is known by now that the log was cut between, and those for which all is
     here."""
-    cut_at = _over_a_cut(passage.state, own.turned)
+    cut_at = over_a_cut(passage.state, own.turned)
     for i in indices(cut_at >= 0).tolist():
-        report_back(step_of(own.turned, i), int(cut_at[i]), passage.report)
+        step = step_of(own.turned, i, known_by(passage.state.moved, int(own.turned.awaits[i])))
+        report_back(step, int(cut_at[i]), passage.report)
     waits = (cut_at < 0) & (own.turned.awaits + CUT_TOLD > _told_by_all(passage)) & (not passage.finished)
     own.turned = take(own.turned, waits)
-
-
-def _over_a_cut(state: State, steps: Transitions) -> Ints:
-    """When steps back are decided from what the log lost in a cut to what it gave again: readers reach that offset for
-    the second time when the log is as long as it was, which may be never. -1 for all others."""
-    found = np.full(len(steps), -1, np.int64)
-    cuts = state.checks.get(log_ends.CHECK.name)
-    if cuts is None or not len(cuts.gone):
-        return found
-    for again, known, told in zip(
-        cuts.gone.again.tolist(), cuts.gone.known.tolist(), cuts.gone.at.tolist(), strict=True
-    ):
-        back = (again <= steps.previous) & (steps.previous <= known) & (steps.first < steps.previous)
-        found = np.where(back & (found < 0), np.maximum(told, steps.at), found)
-    return found
 
 
 def _shown(log: Places, spans: tuple[Ints, Ints]) -> Shown:
@@ -475,19 +495,6 @@ def needed_from(own: Steps, state: State) -> int:
 def give_up_below(own: Steps, offset: int) -> None:
     """Steps that end below this offset can be judged no more: what they went over has been forgotten."""
     own.pending = take(own.pending, np.maximum(own.pending.first, own.pending.previous) >= offset)
-
-
-def _values_between(log: Places, low: Ints, high: Ints) -> tuple[int, list[dict[str, int]]]:
-    """How many values the log has at the offsets [low, high), merged, and the first few of them."""
-    known, found = 0, list[dict[str, int]]()
-    for a, b in zip(low.tolist(), high.tolist(), strict=True):
-        start, end = np.maximum(log.offset, a), np.minimum(log.offset + log.length, b)
-        known += int(np.maximum(end - start, 0).sum())
-        for i in indices((start < end) & (log.writer >= 0)).tolist() if len(found) < SKIPPED_TOLD else ():
-            shift = int(log.seq[i] - log.offset[i])
-            for offset in range(int(start[i]), min(int(end[i]), int(start[i]) + SKIPPED_TOLD - len(found))):
-                found.append({"offset": offset, "writer": int(log.writer[i]), "seq": offset + shift})
-    return known, found
 
 
 CHECK: Final = Check("poll-order", Steps, arrive=arrive, fold=fold)

@@ -1,13 +1,21 @@
-"""What is told of a reader that did not go on right after where it was (`rules.checks.poll_order`)."""
+"""What is told of a reader that did not go on right after where it was (`rules.checks.poll_order`), and what of the log
+it went over."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+import numpy as np
+
+from rules.arrays.intervals import Ints, indices
+from rules.checks import log_ends
 from rules.kept.report import Report
-from rules.kept.state import HELD_ON, Transitions
+from rules.kept.state import HELD_ON, Moved, Places, State, Transitions
 from rules.settling.window import duplicate_at, duplicate_in
 from rules.vocabulary.finding import Finding, identity
+
+SKIPPED_TOLD: Final = 10
+"""Values that a skip's evidence lists; its message says how many there are."""
 
 
 class Step(NamedTuple):
@@ -20,19 +28,21 @@ class Step(NamedTuple):
     previous_op: int
     subscribed: int
     internal: bool
+    moved: Moved
+    """What was known to stand at several offsets when it was decided."""
     implied_by: str | None = None
 
 
-def step_of(steps: Transitions, i: int) -> Step:
+def step_of(steps: Transitions, i: int, moved: Moved) -> Step:
     return Step(
         int(steps.process[i]), int(steps.op[i]), int(steps.first[i]), int(steps.previous[i]),
-        int(steps.previous_op[i]), int(steps.subscribed[i]), bool(steps.internal[i]),
+        int(steps.previous_op[i]), int(steps.subscribed[i]), bool(steps.internal[i]), moved,
     )  # fmt: skip
 
 
 def explained(step: Step, report: Report) -> Step:
     """In the order of offsets it was right: a value that stands twice explains it."""
-    twice, here = duplicate_at(report.state, step.first, step.previous), report.here
+    twice, here = duplicate_at(step.moved, step.first, step.previous), report.here
     if twice is None:
         return step
     cause = identity("duplicate", here["cluster"], here["topic_id"], here["partition"], twice)
@@ -57,7 +67,7 @@ def report_step(
     }
     context = {"mode": "subscribe" if step.subscribed else "assign"}
     context |= {"held": "true"} if step.subscribed == HELD_ON else {}
-    context |= duplicate_in(report.state, step.first, step.previous)
+    context |= duplicate_in(report.state, step.moved, step.first, step.previous)
     report.tell(
         Finding(
             **report.here, anomaly=f"int-{anomaly}" if step.internal else anomaly,
@@ -81,3 +91,31 @@ def report_back(step: Step, at: int, report: Report, previous: int | None = None
     if step.first == 0 and step.previous > 0 and not step.internal:
         what = f"was at offset {previous} and polled 0"
         report_step("spurious-zero-offset", step._replace(implied_by=None), what, at, report)
+
+
+def over_a_cut(state: State, steps: Transitions) -> Ints:
+    """When steps back are decided from what the log lost in a cut to what it gave again: readers reach that offset for
+    the second time when the log is as long as it was, which may be never. -1 for all others."""
+    found = np.full(len(steps), -1, np.int64)
+    cuts = state.checks.get(log_ends.CHECK.name)
+    if cuts is None or not len(cuts.gone):
+        return found
+    for again, known, told in zip(
+        cuts.gone.again.tolist(), cuts.gone.known.tolist(), cuts.gone.at.tolist(), strict=True
+    ):
+        back = (again <= steps.previous) & (steps.previous <= known) & (steps.first < steps.previous)
+        found = np.where(back & (found < 0), np.maximum(told, steps.at), found)
+    return found
+
+
+def values_between(log: Places, low: Ints, high: Ints) -> tuple[int, list[dict[str, int]]]:
+    """How many values the log has at the offsets [low, high), merged, and the first few of them."""
+    known, found = 0, list[dict[str, int]]()
+    for a, b in zip(low.tolist(), high.tolist(), strict=True):
+        start, end = np.maximum(log.offset, a), np.minimum(log.offset + log.length, b)
+        known += int(np.maximum(end - start, 0).sum())
+        for i in indices((start < end) & (log.writer >= 0)).tolist() if len(found) < SKIPPED_TOLD else ():
+            shift = int(log.seq[i] - log.offset[i])
+            for offset in range(int(start[i]), min(int(end[i]), int(start[i]) + SKIPPED_TOLD - len(found))):
+                found.append({"offset": offset, "writer": int(log.writer[i]), "seq": offset + shift})
+    return known, found

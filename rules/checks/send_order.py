@@ -103,7 +103,7 @@ def _judge(own: Sends, state: State, frontier: int, at: int, report: Report, *, 
     if not ripe.any():
         return
     decided, own.steps = take(pending, ripe), take(pending, ~ripe)
-    index, first, previous, sure = indexed(state, decided.first, decided.previous)
+    index, first, previous, sure = indexed(state, state.moved, decided.first, decided.previous)
     back = sure & (first <= previous)
     over = sure & intervals.touched(index.start, index.end, previous + 1, first)
     own.skips += int(over.sum())
@@ -123,7 +123,7 @@ def _judge(own: Sends, state: State, frontier: int, at: int, report: Report, *, 
                 "offset": int(decided.first[i]),
             },
             context={"idempotent": "false" if process in state.not_idempotent_processes else "true"}
-            | duplicate_in(state, int(decided.first[i]), int(decided.previous[i])),
+            | duplicate_in(state, state.moved, int(decided.first[i]), int(decided.previous[i])),
         )
 
 

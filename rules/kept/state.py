@@ -359,13 +359,15 @@ class Listed(Table):
 
 @dataclass(slots=True)
 class Moved(Table):
-    """Earlier places of values that stand again further on: offset .. offset+length-1 stand at `last` .. too."""
+    """Earlier places of values that stand again further on: offset .. offset+length-1 stand at `last` .. too. `known`:
+    the log time since when it is known that they stand again."""
 
     writer: Ints = field(default_factory=lambda: EMPTY)
     seq: Ints = field(default_factory=lambda: EMPTY)
     offset: Ints = field(default_factory=lambda: EMPTY)
     length: Ints = field(default_factory=lambda: EMPTY)
     last: Ints = field(default_factory=lambda: EMPTY)
+    known: Ints = field(default_factory=lambda: EMPTY)
 
 
 @dataclass(slots=True)

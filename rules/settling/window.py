@@ -85,7 +85,7 @@ def place(state: State, chunks: Chunks, new: Places, at: Ints, settled: int | No
             *intervals.merge(np.append(state.unclear.start, start), np.append(state.unclear.end, end))
         )
     placed = values(above.writer, above.seq, above.length)
-    again = _again(state, chunks, placed, before, after)
+    again = _again(state, chunks, placed, Placed(new, at, before, after))
     if len(late):
         again = intervals.merge_grouped(*(np.concatenate(pair) for pair in zip(again, twice, strict=True)))
     chunks.add("placed", placed)
@@ -144,14 +144,14 @@ def _moved_to_holes(chunks: Chunks, known: Places, new: Places, frontier: int) -
     return Places(*np.array(rows, np.int64).reshape(-1, 4).T)
 
 
-def _again(state: State, chunks: Chunks, new: Values, before: Places, after: Places) -> Values:
+def _again(state: State, chunks: Chunks, new: Values, placed: Placed) -> Values:
     """The new values that stand elsewhere, too: in the window, or, placed before and not in it, below the frontier."""
-    known = chunks.having("placed", new)
+    known, before, after = chunks.having("placed", new), placed.before, placed.after
     again = intervals.subtract_grouped(known, _around(known, before)) if len(known[0]) else known
     if _repeats(after):
         order = np.lexsort((after.seq, after.writer))
         twice = _twice(after, order[among(after.writer, new[0])[order]])
-        _note_moved(state, after, twice)
+        _note_moved(state, placed, twice)
         told = intervals.subtract_grouped(twice, new)  # when they came, and of other chunks than those asked for now
         twice = intervals.subtract_grouped(twice, told)
         again = intervals.merge_grouped(*(np.concatenate(pair) for pair in zip(again, twice, strict=True)))
@@ -222,21 +222,41 @@ def _twice(places: Places, order: Ints) -> Values:
     return tuple(np.concatenate(column) for column in zip(*found, strict=True))  # type: ignore[return-value]
 
 
-def _note_moved(state: State, both: Places, again: Values) -> None:
+def _note_moved(state: State, placed: Placed, again: Values) -> None:
     """Remember the earlier places of duplicated values in the window: their index is that of the last place."""
-    rows: list[tuple[int, int, int, int, int]] = []
+    both, rows = placed.after, list[tuple[int, ...]]()
     for writer, start, end in zip(*(a.tolist() for a in again), strict=True):
         own = indices((both.writer == writer) & (both.seq < end) & (both.seq + both.length > start))
         first, stop = both.seq[own], both.seq[own] + both.length[own]
         shift = both.offset[own] - first
-        # Between two neighbouring cuts every value stands at the same places.
-        cuts = np.unique(np.clip(np.concatenate((first, stop, [start, end])), start, end))
+        # Between two neighbouring cuts every value stands at the same places, and is known to since the same time.
+        told = [take(places, places.writer == writer) for places in (placed.places, state.moved)]
+        told_ends = [end for places in told for end in (places.seq, places.seq + places.length)]
+        cuts = np.unique(np.clip(np.concatenate((first, stop, *told_ends, [start, end])), start, end))
         for low, high in zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True):
             shifts = shift[(first <= low) & (stop >= high)].tolist()
-            rows.extend((writer, low, low + s, high - low, low + max(shifts)) for s in shifts if s < max(shifts))
+            last = low + max(shifts, default=0)
+            for offset in (low + s for s in shifts if low + s < last):
+                known = _known_to_move(state.moved, placed, (writer, low, offset), last)
+                rows.append((writer, low, offset, high - low, last, known))
     if rows:
         others = take(state.moved, ~among(state.moved.writer, again[0]))
         state.moved = concat(others, Moved(*np.array(rows, np.int64).T))
+
+
+def _known_to_move(moved: Moved, placed: Placed, value: tuple[int, int, int], last: int) -> int:
+    """Since when it is known that this (writer, seq, offset) stands at `last`, or stood further on before that."""
+    writer, seq, offset = value
+    before: Bools = (moved.writer == writer) & (moved.offset - moved.seq == offset - seq)
+    before &= (moved.offset <= offset) & (offset < moved.offset + moved.length)
+    if before.any():
+        return int(moved.known[before].min())
+    return placed.proven([value, (writer, seq, last)])
+
+
+def known_by(moved: Moved, at: int) -> Moved:
+    """Those that were known by this log time."""
+    return moved if int(moved.known.max(initial=-1)) <= at else take(moved, moved.known <= at)
 
 
 def note_index(state: State, start: Ints, end: Ints) -> None:
@@ -270,16 +290,17 @@ def forget_below(state: State, frontier: int, index_from: int) -> None:
         state.moved = take(state.moved, keep)
 
 
-def indexed(state: State, first: Ints, previous: Ints) -> tuple[Spans, Ints, Ints, Bools]:
+def indexed(state: State, moved: Moved, first: Ints, previous: Ints) -> tuple[Spans, Ints, Ints, Bools]:
     """For steps from `previous` to `first`: the offsets that have an index, both ends at the last places of their
-    values, and whether both have an index. A value that stands at several offsets counts at the last of them, unless
-    that is unclear or was seen at read_uncommitted alone; an offset with several values concludes nothing."""
+    values, and whether both have an index. A value that stands at several offsets, as far as it is known to have
+    `moved`, counts at the last of them, unless that is unclear or was seen at read_uncommitted alone; an offset with
+    several values concludes nothing."""
     index = state.index
     stood = first, previous
-    if len(state.moved.offset):
-        gone = intervals.merge(state.moved.offset, state.moved.offset + state.moved.length)
+    if len(moved.offset):
+        gone = intervals.merge(moved.offset, moved.offset + moved.length)
         index = Spans(*intervals.subtract(index.start, index.end, *gone))
-        first, previous = _at_last_place(state, first), _at_last_place(state, previous)
+        first, previous = _at_last_place(moved, first), _at_last_place(moved, previous)
     sure = np.ones(len(first), bool)
     if len(state.unclear.start):
         index = Spans(*intervals.subtract(index.start, index.end, state.unclear.start, state.unclear.end))
@@ -290,28 +311,27 @@ def indexed(state: State, first: Ints, previous: Ints) -> tuple[Spans, Ints, Int
     return index, first, previous, sure
 
 
-def _at_last_place(state: State, offset: Ints) -> Ints:
+def _at_last_place(moved: Moved, offset: Ints) -> Ints:
     mapped = offset.copy()
-    for start, length, last in zip(state.moved.offset, state.moved.length, state.moved.last, strict=True):
+    for start, length, last in zip(moved.offset, moved.length, moved.last, strict=True):
         inside = (offset >= start) & (offset < start + length)
         mapped[inside] = np.maximum(mapped[inside], last + offset[inside] - start)
     return mapped
 
 
-def duplicate_in(state: State, first: int, previous: int) -> dict[str, str]:
+def duplicate_in(state: State, moved: Moved, first: int, previous: int) -> dict[str, str]:
     """Where an end of the step from `previous` to `first` is a value with several offsets: how bad that duplicate is,
     for the policy."""
     for offset in (first, previous):
-        stands = _stands_twice(state.moved, offset)
+        stands = _stands_twice(moved, offset)
         if stands.any():
-            writers = state.moved.writer[stands].tolist()
+            writers = moved.writer[stands].tolist()
             return {"duplicate": "warning" if all(w in state.not_idempotent for w in writers) else "critical"}
     return {}
 
 
-def duplicate_at(state: State, first: int, previous: int) -> tuple[int, int] | None:
+def duplicate_at(moved: Moved, first: int, previous: int) -> tuple[int, int] | None:
     """The value (writer, seq) with several offsets that stands at an end of that step; None where there is none."""
-    moved = state.moved
     for offset in (first, previous):
         for i in indices(_stands_twice(moved, offset)).tolist():
             here = moved.offset[i] if moved.offset[i] <= offset < moved.offset[i] + moved.length[i] else moved.last[i]
