@@ -8,6 +8,8 @@ import pytest
 
 from tests.rules.committed_offsets import OBSERVER, RULES, Fed, commit, in_order, later, lost, read
 from tests.rules.histories import History
+from tests.rules.liveness_of import at_once, row_by_row
+from tests.rules.test_given_again import Boots
 from tests.rules.whole import Told, finished, in_any_way, whole
 
 STEADY = 80
@@ -90,3 +92,37 @@ def test_one_loss_is_told_once(happens: Callable[[History], None], more: list[To
     if happens is told_to_who_had_committed_more:
         first = lost(LAST, 20, 10.366, to=OBSERVER, after=1.009)
     assert whole(fed(h), RULES) == in_order([first, *more], fed is finished)
+
+
+@pytest.mark.parametrize(
+    "waits, losses",
+    [
+        (True, [(100, 25)]),
+        (False, [(100, 25), (200, 25)]),  # that may have been asked for before the other was acknowledged
+    ],
+    ids=["before", "perhaps not"],
+)
+@pytest.mark.parametrize("fed", [row_by_row, at_once])
+def test_what_another_host_was_acknowledged_before_is_the_same_loss(
+    fed: Fed, waits: bool, losses: list[tuple[int, int]]
+) -> None:
+    """By the measured difference of their clocks."""
+    h = Boots(ahead={}, one=("w", "r", "o"), two=("v", "s"))
+    h.row("r", "start", settings={"group.id": "g"})
+    h.row("s", "start", settings={"group.id": "g"})
+    h.send("w", 0, at=0)
+    h.poll("s", [("w", 0, 1, 0)])
+    h.send("v", 0, at=1)
+    h.poll("r", [("v", 0, 1, 1)])
+    commit(h, 100)
+    read(h, 100, by="o")
+    h.second()
+    commit(h, 200, by="s")
+    if waits:
+        h.second()
+    read(h, 25, by="o")
+    read(h, 25, by="s")
+    for _ in range(15):
+        h.row("o", "offsets", log_start=0, log_end=1000, last_stable=1000)
+        h.second()
+    assert [one.subject[1:] for one in whole(fed(h), ("lost-commit",))] == losses
