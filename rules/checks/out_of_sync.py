@@ -118,7 +118,7 @@ def fold(own: OutOfSync, passage: Passage) -> None:
             _tick(own, time, passage.report)
         elif time >= own.newest:
             _take(own, time, brokers, passage.report)
-    own.few = [spell for spell in own.few if spell[2] < 0 or spell[2] >= end - REMEMBERED]
+    own.few = [spell for spell in own.few if spell[2] < 0 or spell[2] >= passage.at[0] - REMEMBERED]
     passage.report.outages.few = own.few
 
 

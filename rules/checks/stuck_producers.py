@@ -46,7 +46,7 @@ from typing import Any, Final
 import numpy as np
 
 from rules.arrays.columns import CLOSE, FAIL, INFO, INIT, OFFSETS, OK, START, Columns, marks_of_living
-from rules.arrays.intervals import EMPTY, Bools, Ints, distinct, each
+from rules.arrays.intervals import EMPTY, Bools, Ints, distinct, each, indices
 from rules.checks import refused_writes
 from rules.checks.not_there import listed, not_there
 from rules.kept.check import Check, News, Passage
@@ -141,11 +141,11 @@ def arrive(own: Producers, new: News) -> None:
     """Take in new rows: starts, closes, what completed, and marks."""
     columns, state = new.columns, new.state
     _look(own, new)
+    rare = new.where(START, CLOSE)
+    own.waiting += [_life(columns, row, state.topic) for row in rare.tolist()]
     held = _held_marks(own, state, columns)
     for time, number, through in zip(held.at.tolist(), held.process.tolist(), held.through.tolist(), strict=True):
         own.waiting.append([time, _HELD, number, through, ""])
-    rare = new.where(START, CLOSE)
-    own.waiting += [_life(columns, row, state.topic) for row in rare.tolist()]
     own.waiting += _beginnings(columns, new.where(INIT))
     waiting = {event[2] for event in own.waiting}
     rows = distinct(new.sent.row)
@@ -287,7 +287,7 @@ def _follow(own: Producers, event: list[Any], report: Report) -> None:
 
 def _held_marks(own: Producers, state: State, columns: Columns) -> Held:
     """The marks that show an operation open for long, and whose slices are here; the others wait for them."""
-    told = concat(own.early, _of_interest(own, state, Held(*marks_of_living(columns))))
+    told = concat(own.early, _of_interest(own, state, columns))
     if not len(told):
         return told
     here = {number: process.next for number, process in state.processes.items()}
@@ -296,16 +296,23 @@ def _held_marks(own: Producers, state: State, columns: Columns) -> Held:
     return take(told, ready)
 
 
-def _of_interest(own: Producers, state: State, told: Held) -> Held:
-    """The marks that are held back by an operation, and of each process the first after them that is not."""
+def _of_interest(own: Producers, state: State, columns: Columns) -> Held:
+    """The marks that are held back by an operation, and of each process the first after them that is not; of a life
+    that may inherit that its name is stuck, the first that shows that it has got beyond its beginning."""
+    told = Held(*marks_of_living(columns))
     told = take(told, np.lexsort((told.at, told.process)))
     held = told.at - told.through >= BUSY
-    stuck = [number for number, one in own.lives.items() if f"{NAME}:{one.who}" in state.open_conditions]
-    if not held.any() and not stuck:
+    stuck = {number: one for number, one in own.lives.items() if f"{NAME}:{one.who}" in state.open_conditions}
+    born = {event[2]: event[0] for event in own.waiting if event[1] == _BEGUN and event[3] >= 0}
+    born |= {number: one.born for number, one in stuck.items() if not one.sends}
+    if not held.any() and not stuck and not born:
         return take(told, held)
     first = np.append(True, np.diff(told.process) != 0)[: len(told)]
     after = np.append(False, held[:-1])[: len(told)] & ~first
-    return take(told, held | after | (first & np.isin(told.process, np.array(stuck, np.int64))))
+    keep = held | after | (first & np.isin(told.process, np.array([*stuck], np.int64)))
+    for number, time in born.items():
+        keep[indices((told.process == number) & ~held & (told.at >= time + GOING))[:1]] = True
+    return take(told, keep)
 
 
 def _telling(columns: Columns, own: Ints, unsure: Bools, marks: list[int]) -> Ints:
@@ -391,7 +398,8 @@ def _hold(own: Producers, number: int, time: int, through: int, report: Report) 
         return  # a clock was set ahead meanwhile: nobody has an operation open since before it was born
     one.seen = time
     if time - through < BUSY:
-        if one.failing < 0 or (not one.sends and time - one.born >= GOING):
+        going = not one.sends and time - one.born >= GOING and f"{NAME}:{one.who}" in report.state.open_conditions
+        if one.failing < 0 or going:
             one.failing = -1
             _tell(number, one, False, time, time, report)
         return

@@ -105,7 +105,7 @@ def fold(own: Throttling, passage: Passage) -> None:
             _take(own, time, longest, brokers, long=long)
         else:
             _tick(own, time, passage.report)
-    own.spells = [spell for spell in own.spells if spell[2] < 0 or spell[2] >= end - REMEMBERED]
+    own.spells = [spell for spell in own.spells if spell[2] < 0 or spell[2] >= passage.at[0] - REMEMBERED]
     passage.report.outages.throttled = own.spells
 
 

@@ -132,7 +132,7 @@ def fold(own: Reach, passage: Passage) -> None:
             _follow(own, event, passage.report)
         own.waiting = [event for event in own.waiting if event[0] > end]
     for side in (own.whole, *own.alone.values()):
-        side.forget(end - REMEMBERED)
+        side.forget(int(passage.at[0]) - REMEMBERED)  # what waited in this step is judged after this
     if not len(own.answers):
         own.runs = []
     passage.report.outages = _outages(own, passage.report)

@@ -53,9 +53,9 @@ class OfOneRun:
 class Outages:
     """`spells`: [since, opened, ended] of the times in which somebody asked and nobody was answered: since the last
     answer, called away since, answered again; -1 for not, or not yet. `elsewhere`: the same of any broker. `few`: since
-    too few replicas were in sync, told since, enough again. `throttled`: since when brokers held answers back for long,
-    told since, no longer. `alone`: by run, where there are several, those of its own, in which nobody of it was
-    answered, whoever else was."""
+    too few replicas were in sync, told since, enough again, known since. `throttled`: since when brokers held answers
+    back for long, told since, no longer. `alone`: by run, where there are several, those of its own, in which nobody of
+    it was answered, whoever else was."""
 
     cluster: str = ""
     objectives: Objectives = field(default_factory=Objectives)
@@ -71,12 +71,14 @@ class Outages:
             return False
         first = self._first(name)
         return any(
-            spell[0] + first <= at < (spell[1] if spell[1] >= 0 else self._over(spell)) for spell in self._of(name, run)
+            spell[0] + first <= at < (spell[1] if spell[1] >= 0 else self._over(spell))
+            for spell in self._of(name, run)
+            if _known_since(spell) <= at
         )
 
-    def cause(self, name: str, since: int, run: str = "") -> str | None:
-        """The id of the finding that explains a condition that has held since then, if one does."""
-        spell = self._spell(name, since, run)
+    def cause(self, name: str, since: int, run: str = "", at: int = FOREVER) -> str | None:
+        """The id of the finding that explains a condition that has held since then, if one does by `at`."""
+        spell = self._spell(name, since, run, at)
         if spell is None:
             return None
         if any(one is spell for one in self._of_run(name, run)):
@@ -140,12 +142,17 @@ class Outages:
         waited = self.objectives.delivery if name == "unseen" else self.objectives.liveness
         return max(waited - SLACK, 0)
 
-    def _spell(self, name: str, since: int, run: str) -> list[int] | None:
+    def _spell(self, name: str, since: int, run: str, at: int = FOREVER) -> list[int] | None:
         first = self._first(name)
         for spell in self._of(name, run):
-            if spell[1] >= 0 and spell[0] + first <= since < _end(spell) + self.objectives.liveness:
+            if 0 <= spell[1] <= at and spell[0] + first <= since < _end(spell) + self.objectives.liveness:
                 return spell
         return None
+
+
+def _known_since(spell: list[int]) -> int:
+    """Since when anybody knows of it; that replicas were out of sync is told when those that are left answer again."""
+    return spell[3] if len(spell) > 3 else spell[0]
 
 
 def _end(spell: list[int]) -> int:

@@ -137,7 +137,7 @@ class Report:
         if message is not None:
             if not self.outages.undecided(name, at, run):
                 opened[key] = at if since is None else since
-                cause = self.outages.cause(name, opened[key], run)
+                cause = self.outages.cause(name, opened[key], run, at)
                 if cause and at >= self.outages.explained_until(name, opened[key], run) + SLACK:
                     cause = None  # told late: what explained it at first is over
                 self._note_explained(key, cause is not None)
@@ -181,7 +181,7 @@ class Report:
             Finding(
                 **self.here, anomaly=name, subject=subject, event="closed", at=at, decidable=at,
                 message=f"{name} ended after {lasted:.1f} s", evidence={**evidence, "lasted_s": round(lasted, 3)},
-                implied_by=self.outages.cause(name, since, self._run_of(evidence, subject)),
+                implied_by=self.outages.cause(name, since, self._run_of(evidence, subject), at),
             )
         )  # fmt: skip
 
