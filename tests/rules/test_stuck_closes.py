@@ -6,12 +6,17 @@ from collections.abc import Callable
 
 import pytest
 
+from rules.settling.completeness import REMEMBERED
+from rules.vocabulary.objectives import SECOND
 from rules.vocabulary.slices import Mark
 from tests.rules.histories import History, Store, number
 from tests.rules.liveness_of import at_once, row_by_row
+from tests.rules.splits import WAYS
 from tests.rules.whole import Told, whole
 
 NAME = "stuck-close"
+FED = pytest.mark.parametrize("fed", [fed for name, fed in WAYS.items() if name != "interleaved"])
+"""How a process is called is not known before its first row has come."""
 R = number("r")
 
 
@@ -49,7 +54,22 @@ def test_it_waits_for_log_time() -> None:
     assert [one.event for one in whole(store, [NAME])] == ["opened", "closed"]
 
 
-def test_it_ends_with_the_process() -> None:
+@FED
+def test_it_lasts_until_the_client_returns_however_complete_its_log_is(fed: Callable[[History], Store]) -> None:
+    """The row that says that it hangs is the last that anybody waits for."""
+    h = History()
+    opened = hangs(h)
+    for _ in range(20):
+        h.mark(1.0)
+    h.row("r", "close")
+    for _ in range(5):
+        h.mark(1.0)
+    closed = Told(NAME, (R,), f"{NAME} ended after 20.0 s", {"process": R, "lasted_s": 20.043}, 21.048, None, "closed")
+    assert whole(fed(h), [NAME]) == [opened, closed]
+
+
+@FED
+def test_it_ends_with_the_process(fed: Callable[[History], Store]) -> None:
     """Its host was lost meanwhile."""
     h = History()
     opened = hangs(h)
@@ -58,7 +78,18 @@ def test_it_ends_with_the_process() -> None:
     over = h.at(h.time)
     h.row("committer", "mark", marks=[Mark(R, 2, over, over)])
     h.start("w", name="writer-1")
-    for _ in range(3):
+    for _ in range(20):
         h.mark(1.0)
-    closed = Told(NAME, (R,), f"{NAME} ended after 3.0 s", {"process": R, "lasted_s": 2.995}, 4.0, None, "closed")
-    assert whole(row_by_row(h), [NAME]) == [opened, closed]
+    closed = Told(NAME, (R,), f"{NAME} ended after 1.0 s", {"process": R, "lasted_s": 1.004}, 2.009, None, "closed")
+    assert whole(fed(h), [NAME]) == [opened, closed]
+
+
+def test_of_one_that_never_returns_nobody_knows_any_more_when_it_is_forgotten() -> None:
+    h = History()
+    opened = hangs(h)
+    for _ in range(REMEMBERED // SECOND + 10):
+        h.mark(1.0)
+    told = whole(row_by_row(h), [NAME])
+    assert [one.event for one in told] == ["opened", "closed"]
+    assert told[0] == opened
+    assert REMEMBERED // SECOND < told[1].at < REMEMBERED // SECOND + 8
