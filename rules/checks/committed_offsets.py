@@ -12,7 +12,7 @@ an indefinite transaction that names no commit had polled to. An absent offset h
 otherwise, and is not lower. A 0 that nobody asked for is `spurious-zero-offset`.
 
 **One loss is told once.** All that had been acknowledged when a group was asked for an offset, and is higher than what
-was told, is lost with that: a commit of which that is found later, because it is told to somebody else who knew of
+was told, is lost with that: a commit of which that is found besides, because it is told to somebody else who knew of
 more, or while the group's next commit is under way, is no further loss where the same offset is told. What has been
 acknowledged since, and what is told lower still, is one.
 
@@ -354,13 +354,18 @@ def _is_another(own: Committed, verdict: list[Any], state: State) -> bool:
     """Is it another loss than those that were told? Note it, then."""
     group, _, told = verdict[2]
     domain, _, acknowledged, asked = verdict[7:]
-    for known_group, known_told, known_domain, known_asked in own.losses:
-        if (group, told) == (known_group, known_told):
-            since = known_asked - acknowledged
-            if since >= 0 if domain == known_domain else since > ahead(state, known_domain, domain):
-                return False
-    own.losses.append([group, told, domain, asked])
+    for known_group, known_told, known_domain, known_acknowledged, known_asked in own.losses:
+        both = (known_domain, known_asked, domain, acknowledged), (domain, asked, known_domain, known_acknowledged)
+        if (group, told) == (known_group, known_told) and all(_was_before(state, *one) for one in both):
+            return False
+    own.losses.append([group, told, domain, acknowledged, asked])
     return True
+
+
+def _was_before(state: State, domain: int, asked: int, other: int, acknowledged: int) -> bool:
+    """Had it certainly been acknowledged, by the `other` clock, when somebody asked?"""
+    since = asked - acknowledged
+    return since >= 0 if domain == other else since > ahead(state, domain, other)
 
 
 CHECK: Final = Check("committed-offsets", Committed, needs=needs, arrive=arrive, fold=fold)

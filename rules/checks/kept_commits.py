@@ -66,8 +66,8 @@ class Committed:
     forgotten. `pending`: [when, anomaly, subject, message, evidence, at, group, domain, since,
     acknowledged, asked] of verdicts that wait for the partition to be observed after `when`, and before that, where
     `since` is a time, for the log of the group through `when`; of a lost commit by when that was `acknowledged`, and
-    since when it was `asked` for; `losses`: [group, told, domain, asked] of the newest of those that were told;
-    `unclear`: [anomaly, *subject] of those of them for which it is not known yet whether something is
+    since when it was `asked` for; `losses`: [group, told, domain, acknowledged, asked] of the newest that
+    were told; `unclear`: [anomaly, *subject] of those of `pending` for which it is not known yet whether something is
     missing in between; `reported`: of all."""
 
     groups: list[str | None] = field(default_factory=lambda: [""])
