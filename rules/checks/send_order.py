@@ -18,12 +18,11 @@ import numpy as np
 
 from rules.arrays import intervals
 from rules.arrays.columns import Columns, Runs
-from rules.arrays.intervals import indices
+from rules.arrays.intervals import each, indices
 from rules.kept.check import FOREVER, Check, News, Passage
-from rules.kept.report import Report
-from rules.kept.state import SendMoves, SendSteps, State, concat, take
+from rules.kept.state import Moved, SendMoves, SendSteps, concat, take
 from rules.settling.moves import sent_to
-from rules.settling.window import duplicate_in, indexed
+from rules.settling.window import duplicate_in, indexed, known_by
 
 
 @dataclass(slots=True)
@@ -68,9 +67,7 @@ def fold(own: Sends, passage: Passage) -> None:
     """Compare what processes sent, in the order of their operations, and decide what is settled."""
     _walk(own, passage.sends)
     own.last = {number: sent for number, sent in own.last.items() if number in passage.state.processes}
-    finished = passage.finished
-    end = int(passage.at[-1]) if finished else passage.end
-    _judge(own, passage.state, FOREVER if finished else passage.state.settled, end, passage.report, list_skips=finished)
+    _judge(own, passage)
 
 
 def _walk(own: Sends, moves: SendMoves) -> None:
@@ -96,21 +93,34 @@ def _walk(own: Sends, moves: SendMoves) -> None:
         own.last[number] = Sent(int(m.last[tail]), int(m.op[tail]))
 
 
-def _judge(own: Sends, state: State, frontier: int, at: int, report: Report, *, list_skips: bool) -> None:
-    """Decide the steps whose offsets are settled."""
-    pending = own.steps
-    ripe = np.maximum(pending.first, pending.previous) < frontier
+def _judge(own: Sends, passage: Passage) -> None:
+    """Decide the steps whose offsets are settled, at the tick at which they were, by what was known then of values that
+    stand further on, too."""
+    pending, state, advance = own.steps, passage.state, passage.advance
+    highest = np.maximum(pending.first, pending.previous)
+    ripe = highest < (FOREVER if advance is None else state.settled)
     if not ripe.any():
         return
     decided, own.steps = take(pending, ripe), take(pending, ~ripe)
-    index, first, previous, sure = indexed(state, state.moved, decided.first, decided.previous)
+    if advance is None:
+        _decide(own, passage, decided, state.moved, int(passage.at[-1]))
+        return
+    at = np.array([advance.settled_at(offset) for offset in highest[ripe].tolist()], np.int64)
+    for time in each(at):
+        _decide(own, passage, take(decided, at == time), known_by(state.moved, time), time)
+
+
+def _decide(own: Sends, passage: Passage, decided: SendSteps, moved: Moved, at: int) -> None:
+    """Decide these, in which those values have `moved`; skips are listed of a finished history."""
+    state = passage.state
+    index, first, previous, sure = indexed(state, moved, decided.first, decided.previous)
     back = sure & (first <= previous)
     over = sure & intervals.touched(index.start, index.end, previous + 1, first)
     own.skips += int(over.sum())
-    for i in indices(back | over if list_skips else back).tolist():
+    for i in indices(back | over if passage.finished else back).tolist():
         process, op, internal = int(decided.process[i]), int(decided.op[i]), bool(decided.internal[i])
         order = "nonmonotonic-send" if back[i] else "send-skip"
-        report.add(
+        passage.report.add(
             f"int-{order}" if internal else order,
             (process, op, int(decided.first[i])) if internal else (process, op),
             f"{state.called(process)} wrote at offset {decided.first[i]} after offset {decided.previous[i]}",
@@ -123,7 +133,7 @@ def _judge(own: Sends, state: State, frontier: int, at: int, report: Report, *, 
                 "offset": int(decided.first[i]),
             },
             context={"idempotent": "false" if process in state.not_idempotent_processes else "true"}
-            | duplicate_in(state, state.moved, int(decided.first[i]), int(decided.previous[i])),
+            | duplicate_in(state, moved, int(decided.first[i]), int(decided.previous[i])),
         )
 
 
