@@ -51,10 +51,8 @@ def arrive(own: Alterations, new: News) -> None:
         seen = {**one, **by, "at": int(columns.completed[row])}
         if BY_BROKER not in one["what"].split(","):
             _report(own, seen, new.report)
-        elif not own.append_time:
+        else:
             own.waiting.append(seen)
-        elif one["what"] != BY_BROKER:
-            _report(own, _without_type(seen), new.report)
     if own.waiting:
         _judge_waiting(own, new.state, new.report)
 

@@ -126,6 +126,13 @@ def test_settings_that_come_before_the_poll_s_row_decide_it_too() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 3])
+def test_older_settings_that_come_later_take_nothing_back(size: int) -> None:
+    h = History()
+    before, polled, after = settings(h, "CreateTime"), poll(h, BROKERS), settings(h, "CreateTime")
+    assert [finding.subject for finding in fed([after, before, polled], size)] == [(W, 2, "timestamp-type")]
+
+
+@pytest.mark.parametrize("size", [1, 3])
 @pytest.mark.parametrize(("late", "expected"), [(-1, []), (0, [(W, 2, "timestamp-type")])])
 def test_settings_that_were_asked_for_before_the_poll_decide_nothing(
     late: int, expected: list[object], size: int
