@@ -1,11 +1,13 @@
 """`spurious-zero-offset`: an acknowledgement or a committed offset is 0 while a higher one was known before.
 
-A committed 0 is spurious only if nobody asked for it: it waits until all that may have is here. "Before" is concluded
-only within one clock domain: the monotonic clock of one boot, or, where a history has no boots
-(a file), its own time. What was known must have completed before the zero was invoked: that an offset above 0 was is
-enough, and the highest of those that are here by then is told. A zero before which none was waits for such a one, which
-may come late, until all that was invoked before it is here: then there is none. Zero positions and polls of a
-process that stood higher are found where its steps are judged, in `rules.checks.poll_order`.
+A committed 0 is spurious only if nobody asked for it: it waits until all that may have is here. Where something of a
+log is missing for good, somebody may have asked for it there, and that explains each zero until an offset above 0 is
+committed that was acknowledged so much later (`UNDERWAY`) that it took effect after it. "Before" is concluded only
+within one clock domain: the monotonic clock of one boot, or, where a history has no boots (a file), its own time. What
+was known must have completed before the zero was invoked: that an offset above 0 was is enough, and the highest of
+those that are here by then is told. A zero before which none was waits for such a one, which may come late, until all
+that was invoked before it is here: then there is none. Zero positions and polls of a process that stood higher are
+found where its steps are judged, in `rules.checks.poll_order`.
 
 State: what waits. Of acknowledgements the newest `ZEROS_KEPT`, beside those that log time has not come to: whatever
 shows that an older one is spurious shows it of the newer ones, and what is dropped is told (`rules.kept.dropped`). Of
@@ -28,9 +30,12 @@ from rules.kept.codec import Table, concat, take
 from rules.kept.state import State
 from rules.settling.clocks import domains
 from rules.settling.gate import Evidence
+from rules.vocabulary.objectives import SECOND
 
 ZEROS_KEPT: Final = 4096
 READINGS_KEPT: Final = 16
+UNDERWAY: Final = 600 * SECOND
+"""What was asked for so long before, by whichever clock, has taken effect."""
 
 
 @dataclass(slots=True)
@@ -50,15 +55,17 @@ class Acknowledged(Table):
 @dataclass(slots=True)
 class Zeros:
     """By domain, and for committed offsets by domain and group ("domain|group"), the earliest [time, offset] above 0
-    that was known, and the highest (`top`, `committed_top`), for as many as there were boots and groups.
-    `acknowledged`, and `committed`: [key, invoked, answered, completed, process, boot, highest known before], are the
-    zeros that wait; `asked`: when somebody asked first for 0, by key."""
+    that was known, and the highest (`top`, `committed_top`), for as many as there were boots and groups; when one was
+    committed last, and that in log time (`committed_last`). `acknowledged`, and `committed`: [key, invoked, answered,
+    completed, process, boot, highest known before, when one was committed last before], are the zeros that wait;
+    `asked`: when somebody asked first for 0, by key."""
 
     above: dict[str, list[int]] = field(default_factory=dict)
     top: dict[str, list[int]] = field(default_factory=dict)
     acknowledged: Acknowledged = field(default_factory=Acknowledged)
     committed_above: dict[str, list[int]] = field(default_factory=dict)
     committed_top: dict[str, list[int]] = field(default_factory=dict)
+    committed_last: dict[str, list[int]] = field(default_factory=dict)
     committed: list[list[Any]] = field(default_factory=list)
     asked: dict[str, int] = field(default_factory=dict)
 
@@ -137,7 +144,7 @@ def _top_before(state: State, boot: str, when: int) -> int:
     """The highest offset that was known before this time of the boot, as far as it is remembered from steps before
     this one (`rules.checks.known_ends`); -1 for none."""
     known = state.checks.get(known_ends.CHECK.name)
-    if known is None or (boot and boot not in state.boot_names):
+    if known is None:
         return -1
     domain, step = (state.boot_names.index(boot), known_ends.STEP * 1000) if boot else (-1, known_ends.STEP)
     found, _ = known_ends.known_before(known.tops, np.array([domain]), np.array([when // step]))
@@ -183,16 +190,20 @@ def _judge_committed(own: Zeros, new: News, times: _Times) -> None:
             when = [int(completed[row]), offset]
             own.committed_above[key] = min(own.committed_above.get(key, when), when)
             own.committed_top[key] = _higher(own.committed_top.get(key, when), when)
+            last = [when[0], int(columns.completed[row])]
+            own.committed_last[key] = max(own.committed_last.get(key, last), last)
             for zero in own.committed:
                 if zero[0] == key and when[0] < zero[1]:
-                    zero[6] = max(zero[6], offset)
+                    zero[6], zero[7] = max(zero[6], offset), max(zero[7], last[1])
         elif offset == 0 and columns.f[row] == COMMIT:
             own.asked[key] = min(own.asked.get(key, int(invoked[row])), int(invoked[row]))
         elif offset == 0 and ok:
             told = int(columns.completed[row]), int(columns.process[row]), int(columns.boot[row])
-            top = own.committed_top.get(key)
-            known = top[1] if top is not None and top[0] < invoked[row] else -1
-            own.committed.append([key, int(invoked[row]), int(completed[row]), *told, known])
+            known = [
+                one[1] if one is not None and one[0] < invoked[row] else -1
+                for one in (own.committed_top.get(key), own.committed_last.get(key))
+            ]
+            own.committed.append([key, int(invoked[row]), int(completed[row]), *told, *known])
             _thin_out(own, key)
 
 
@@ -210,16 +221,16 @@ def fold(own: Zeros, passage: Passage) -> None:
     _let_go(own, passage)
     kept, report = [], passage.report
     for zero in own.committed:
-        key, when_read, answered, at, process, boot, top = zero
+        key, when_read, answered, at, process, boot, top, last = zero
         since, highest = own.committed_above.get(key, (FOREVER, -1))
         if _asked_for(own, key, answered):
             continue
-        evidence = passage.gate.ask(0, at, boot=boot)
-        sound = since >= when_read
-        if evidence is Evidence.NOT_YET or (sound and evidence is Evidence.UNVERIFIABLE):
+        start = max(last - UNDERWAY, 0)
+        evidence = passage.gate.ask(start, at, boot=boot)
+        if evidence is not Evidence.COMPLETE:  # what was given up may come after all
             kept.append(zero)
             continue
-        if sound or evidence is Evidence.UNVERIFIABLE:
+        if since >= when_read or start <= passage.state.holes_forgotten:
             continue
         group = key.partition("|")[2]
         top = max(top, highest)

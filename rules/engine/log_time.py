@@ -154,6 +154,7 @@ def _judge_unverifiable(state: State, gate: Gate, ticks: Ints, report: Report) -
             evidence={"processes": named[:10]},
         )
     through = min(gate.known_through(), open_since) - FORGET_HOLES
+    state.holes_forgotten = max([state.holes_forgotten, *(hole[2] for hole in state.holes if hole[2] <= through)])
     state.holes = [hole for hole in state.holes if hole[2] > through]
 
 

@@ -416,6 +416,7 @@ class State:
     unproven: Passed = field(default_factory=Passed)
     listed: Listed = field(default_factory=Listed)
     holes: list[list[int]] = field(default_factory=list)  # each a `Hole`
+    holes_forgotten: int = -1  # the newest end of those that are not remembered any more
     lost_writers: list[int] = field(default_factory=list)  # of which holes have come since the last tick
     log: Places = field(default_factory=Places)
     index: Spans = field(default_factory=Spans)  # offsets that hold a value, from `index_from` on

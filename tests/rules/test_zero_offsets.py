@@ -13,7 +13,7 @@ from rules.checks import zero_offsets
 from rules.engine import order
 from rules.kept.state import load
 from rules.vocabulary.objectives import Objectives
-from rules.vocabulary.slices import Slice
+from rules.vocabulary.slices import Mark, Slice
 from rules.vocabulary.times import micros
 from tests.rules.histories import START, History, Store, number, singly
 from tests.rules.liveness_of import at_once, row_by_row
@@ -106,6 +106,13 @@ def invoked_as_soon_as_it_was_known(h: History) -> None:
 def by_the_clocks_of_two_boots(h: History) -> None:
     h.send("w", 7, 3, at=7, **clock("a", 1, 2))
     h.send("v", 0, 1, at=0, **clock("b", 3, 4))
+
+
+def by_the_clocks_of_two_boots_beside_an_early_zero(h: History) -> None:
+    """The other boot's own zero came before anything was known."""
+    h.send("u", 0, 1, at=0, **clock("a", 1, 2))
+    h.send("w", 7, 3, at=7, **clock("a", 3, 4))
+    h.send("v", 0, 1, at=0, **clock("b", 5, 6))
 
 
 def invoked_nobody_knows_when(h: History) -> None:
@@ -256,8 +263,8 @@ GUILTY: list[tuple[Callable[[History], None], Told]] = [
 ]
 INNOCENT: list[Callable[[History], None]] = [
     after_the_first_offset_alone, after_an_empty_log, invoked_as_soon_as_it_was_known, by_the_clocks_of_two_boots,
-    invoked_nobody_knows_when, known_nobody_knows_when, an_absent_acknowledgement,
-    asked_for_by_another_host, committed_nobody_knows_whether, read_without_success,
+    by_the_clocks_of_two_boots_beside_an_early_zero, invoked_nobody_knows_when, known_nobody_knows_when,
+    an_absent_acknowledgement, asked_for_by_another_host, committed_nobody_knows_whether, read_without_success,
     a_higher_one_read_without_success, told_as_none, lower_and_not_zero, read_before_the_commit_was_acknowledged,
     read_at_the_moment_of_the_acknowledgement, of_another_group, read_by_another_boot_s_clock,
 ]  # fmt: skip
@@ -276,6 +283,18 @@ def test_the_highest_offset_known_before_is_told(build: Callable[[History], None
     h = History()
     build(h)
     assert whole(fed(h), ["spurious-zero-offset"]) == [told]
+
+
+@pytest.mark.parametrize("order", [(2, 0, 1, 3), (0, 1, 3, 2)], ids=["it_comes_first", "it_comes_last"])
+def test_neither_another_group_s_offset_nor_a_later_one_is_told(order: tuple[int, ...]) -> None:
+    h, store = History(), Store()
+    commit(h, 9, group="another")
+    commit(h)
+    read(h)
+    commit(h, 11)
+    for row in (*(h.rows[i] for i in order), *(h.mark(1.0) for _ in range(3))):
+        store.feed([row])
+    assert whole(store, ["spurious-zero-offset"]) == [committed(5, 0.006)]
 
 
 @pytest.mark.parametrize(("build", "told"), GUILTY, ids=[build.__name__ for build, _ in GUILTY])
@@ -352,10 +371,20 @@ def commits_known_late(h: History, groups: int, readings: int, *, before: bool) 
     return [zeros, known, [h.mark(1.0) for _ in range(3)]]
 
 
+def kept(store: Store) -> zero_offsets.Zeros:
+    """What the check keeps."""
+    (stored,) = store.stored.values()
+    assert stored.hot is not None
+    own: zero_offsets.Zeros = order.own(load(stored.hot, order.KINDS), zero_offsets.CHECK)
+    return own
+
+
 def of_groups(h: History, steps: list[list[Slice]]) -> list[tuple[int | str, ...]]:
     store = Store()
     for rows in steps:
         store.feed(rows)
+        of = {zero[0] for zero in kept(store).committed}
+        assert len(kept(store).committed) <= zero_offsets.READINGS_KEPT * len(of)
     assert not whole(store, ["window-overflow"])
     return [one.subject for one in whole(store, ["spurious-zero-offset"])]
 
@@ -442,8 +471,63 @@ def test_an_acknowledgement_before_which_nothing_was_known_does_not_wait_for_eve
     for _ in range(3):
         h.mark(1.0)
     store.feed(h.rows)
-    (stored,) = store.stored.values()
-    assert stored.hot is not None
-    state = load(stored.hot, order.KINDS)
-    assert not len(order.own(state, zero_offsets.CHECK).acknowledged)
+    assert not len(kept(store).acknowledged)
     assert whole(store, ["spurious-zero-offset"]) == []
+
+
+def after_a_lost_log(h: History, *, lost: bool, again: bool) -> None:
+    """Member `s` of the group lives for half a minute, and what it did from second 10 on is lost. The offset reads 0
+    from second 40 on, for hours; or it is committed once more, and reads 0 long after that."""
+    h.row("s", "start", kind="reader", settings={"group.id": "g"})
+    h.assign("s", f="subscribe")
+    commit(h)
+    for second in (5, 10, 20, 30, *range(40, 9_000, 120)):
+        h.time = second
+        if again and second == 2_440:
+            commit(h, 7)
+        if second >= 40 and not (again and second < 8_000):
+            read(h)
+        h.observe(end=9)
+        marks = [Mark(number(p), h._slices[number(p), 0], h.at(h.time)) for p in h.processes if p != "s"]
+        over = h.at(30) if second >= 30 else None
+        if second < 60:
+            marks.append(Mark(number("s"), 2, h.at(min(second, 10 if lost else 30)), over, lost=lost and second >= 30))
+        h.row("committer", "mark", marks=marks, invoked=h.at(h.time), completed=h.at(h.time))
+
+
+@pytest.mark.parametrize("fed", [row_by_row, at_once])
+@pytest.mark.parametrize(
+    ("lost", "again", "told"),
+    [(False, False, [committed(5, 40.002)]), (True, False, []), (True, True, [committed(7, 8_080.002)])],
+    ids=["nothing_is_lost", "lost", "committed_again"],
+)
+def test_what_may_have_been_asked_for_in_a_log_that_is_lost_explains_a_zero_for_good(
+    lost: bool, again: bool, told: list[Told], fed: Fed
+) -> None:
+    h = History()
+    after_a_lost_log(h, lost=lost, again=again)
+    assert whole(fed(h), ["spurious-zero-offset"]) == told
+
+
+@pytest.mark.parametrize("waits", [60, 700], ids=["late", "given_up"])
+@pytest.mark.parametrize("before", [True, False])
+@pytest.mark.parametrize("offset", [0, 7])
+def test_a_zero_waits_for_a_member_s_late_log_also_where_it_was_given_up(offset: int, before: bool, waits: int) -> None:
+    """It had asked for 0; or for 7, and nobody else for more."""
+    h, store = History(), Store()
+    h.row("s", "start", kind="reader", settings={"group.id": "g"})
+    h.assign("s", f="subscribe")
+    if before:
+        commit(h)
+    h.row("s", "commit", committed=offset, group="g")
+    late = h.rows[-1]
+    read(h)
+    for _ in range(0, waits, 10):
+        h.mark(10.0)
+    for row in singly([row for row in h.rows if row is not late]):
+        store.feed(row)
+    assert whole(store, ["spurious-zero-offset"]) == []
+    for rows in ([late], [h.mark(1.0)], [h.mark(1.0)]):
+        store.feed(rows)
+    told = [committed(7, 0.010 if before else 0.008)]
+    assert whole(store, ["spurious-zero-offset"]) == (told if offset else [])
