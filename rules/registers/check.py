@@ -93,11 +93,10 @@ def fold(own: Registers, passage: Passage) -> None:
     """Take the operations of which everything that was invoked before them is known."""
     state, chunks, report = passage.state, passage.chunks, passage.report
     end = min(passage.end, passage.gate.known_through())
-    lost = max((hole[2] + LOST_LOG for hole in state.holes), default=-1)
-    if own.due < 0 or (own.due >= end and lost < end):
+    if not 0 <= own.due < end:
         return
     kept = _load(chunks.blob(NAME))
-    kept.assume = max(kept.assume, lost)
+    kept.assume = max([kept.assume, *(hole[2] + LOST_LOG for hole in state.holes)])
     ripe = sorted((one for one in kept.ops if one[1].at < end), key=lambda one: one[1][:4])
     kept.ops = [one for one in kept.ops if one[1].at >= end]
     cut = state.begins >= 0 or kept.dropped

@@ -7,6 +7,7 @@ import os
 import random
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 from itertools import pairwise
 from typing import Any
@@ -16,8 +17,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from rules.kept.chunks import Chunks
 from rules.registers.blocks import NEVER, Op
-from rules.registers.check import NAME
+from rules.registers.check import NAME, Kept, Registers, _load, _store
 from rules.registers.form import pack, unpack
 from rules.registers.linearizability import PENDING_KEPT, Register
 from rules.vocabulary.finding import Finding
@@ -341,6 +343,39 @@ def test_batches_and_arrival_do_not_matter(seed: int, parts: int, wild: float) -
     whole.feed(log, finished=True)
     assert said(shuffled(log, seed, parts).findings) == said(once.findings)
     assert bool(said(whole.findings)) == bool(said(once.findings))
+
+
+@pytest.mark.parametrize("untold", ["mono_invoked", "mono_completed"])
+@pytest.mark.parametrize("finished", [False, True], ids=["live", "finished"])
+def test_an_operation_of_which_nobody_knows_when_it_was_accuses_nobody(untold: str, finished: bool) -> None:
+    """The read began after the write had ended, as the two together would tell."""
+    log, nothing = rows(CASES["stale read"][0]), dict[str, Any]({untold: None})
+    log = [replace(row, **nothing) if row.process == B and row.f == "register" else row for row in log]
+    store = Store()
+    store.feed(log, finished=finished)
+    assert said(store.findings) == set()
+
+
+def test_an_operation_whose_row_comes_late_is_taken_in_its_turn() -> None:
+    """What was invoked after it is not taken before it, and nothing is taken twice."""
+    ops = [op(A, 0, 1, 20, "cas", id=5, expected=0), *(op(B, n, 21 + n, 22 + n, "read", observed=0) for n in range(3))]
+    log = rows(ops, until=60)
+    late = [row for row in log if row.process == A and row.f == "register"]
+    store = Store()
+    for row in log:
+        if row not in late:
+            store.feed([row])
+        if row.f == "mark" and row.completed == START + timedelta(seconds=40):
+            store.feed(late)
+    told = [f.subject for f in store.findings if f.anomaly == "nonlinearizable-register"]
+    assert told == [(3, B, n, A, 0) for n in range(3)]
+
+
+def test_what_is_kept_of_registers_is_restored() -> None:
+    own, chunks = Registers(), Chunks({}, {NAME})
+    kept = Kept([(3, op(A, 0, 1, 2, "cas", id=5, expected=0))], {}, 7, True)
+    _store(own, chunks, kept)
+    assert (_load(chunks.blob(NAME)), own.due) == (kept, 1)
 
 
 def test_nothing_is_said_before_the_writers_log_is_there() -> None:
