@@ -97,3 +97,55 @@ def test_the_grace_counts_from_the_pass_also_where_its_place_is_known_later(hole
         store.feed(began)
     store.feed(soon[-20:])
     assert whole(store, ["eos-violation"]) == (missing(144.0, 4, 5) if hole[0] > 192 else [])
+
+
+def passed_from(first: int) -> Pair:
+    """As `died`, but operation 0 ends between two listings, and who reads the outputs begins at offset `first`. Nothing
+    of operation 1 can stand below offset 5, where the log ended before it."""
+    p = Pair()
+    p.begun("a")
+    at(p, 30, 2)
+    p.feed(0, 10)
+    p.transform(0, 0, 4, 0, read=False)
+    at(p, 60, 2)
+    p.transform(1, 4, 2, None, "info")
+    at(p, 120, 2)
+    at(p, 132, 2)
+    p.begun("y")
+    p.transform(3, 6, 4, 12, process="y", read=False)
+    at(p, 180, 2)
+    p.outputs.poll("q", [*([("o", first, 1, first)] if first < 12 else []), ("o", 12, 4, 12)])
+    return p
+
+
+def ended(p: Pair) -> Pair:
+    p.feed(10, 1)
+    p.transform(4, 10, 1, 20, process="y")
+    p.wait(14)
+    return p
+
+
+@pytest.mark.parametrize("early", [False, True], ids=["in_order", "early"])
+@pytest.mark.parametrize(("first", "gone"), [(3, True), (12, False)])
+def test_what_lies_below_its_place_need_not_be_passed(first: int, gone: bool, early: bool) -> None:
+    """Whether its row comes in its turn or before those that tell how far the log had grown by then."""
+    p = ended(passed_from(first))
+    mine = [row for row in p.rows if row.process == number("x") and row.op == 11]
+    before = [row for row in p.rows if (row.completed - START).total_seconds() < 32]
+    rest = [row for row in p.rows if row not in before and not (early and row in mine)]
+    store = Store()
+    store.feed([*before, *(mine if early else [])])
+    for i in range(0, len(rest), 20):
+        store.feed(rest[i : i + 20])
+    assert whole(store, ["eos-violation"]) == (missing(144.0, 4, 5) if gone else [])
+
+
+def test_what_the_log_grew_by_long_after_need_not_be_passed() -> None:
+    """Nobody reads for half an hour, of which twenty listings are kept, and then no further than the log had come when
+    the next life began."""
+    p = passed_from(12)
+    for minute in range(4, 34):
+        p.output_end = 17 + minute
+        at(p, 60 * minute, 2)
+    p.outputs.poll("q", [("o", 3, 1, 3), ("o", 12, 4, 12)])
+    assert whole(fed(ended(p)), ["eos-violation"]) == missing(144.0, 4, 5)
