@@ -129,9 +129,20 @@ def test_a_reader_in_assign_mode_and_a_close_are_no_rebalance(fed: Callable[[His
     h.assign("r", assigned=False)
     h.row("g", "assign", assigned=False, mode="subscribe")
     h.row("g", "close")
+    h.row("s", "subscribe", mode="subscribe")  # which says nothing of what it is given
     for _ in range(3):
         h.mark(1.0)
     assert of(fed(h), "rebalance") == []
+
+
+@FEEDS
+def test_who_held_a_partition_in_assign_mode_is_given_it_as_a_member(fed: Callable[[History], Store]) -> None:
+    h = History()
+    h.assign("r")
+    h.row("r", "assign", assigned=True, mode="subscribe")
+    for _ in range(3):
+        h.mark(1.0)
+    assert of(fed(h), "rebalance") == [(number("r"), 1)]
 
 
 @FEEDS
