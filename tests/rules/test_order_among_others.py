@@ -133,3 +133,18 @@ def test_sends_to_an_offset_with_two_values_conclude_nothing() -> None:
     h.send("v", 0, 1, at=8)
     h.poll("r", [("v", 7, 1, 4), ("v", 8, 1, 9)])
     assert whole(finished(h), SENDS) == []
+
+
+@pytest.mark.parametrize("fed", [at_once, row_by_row, finished])
+def test_what_processes_write_between_each_other_is_in_order(fed: Fed) -> None:
+    """Each one's operations lie behind its last, and of one nobody knows where it lies."""
+    h = History()
+    h.assign("r")
+    h.send("w", 0, 1, at=1)
+    h.send("v", 0, 1, at=0)
+    h.send("w", 1, 1, at=None)
+    h.send("v", 1, 1, at=3)
+    h.send("w", 2, 1, at=4)
+    h.poll("r", [("v", 0, 1, 0), ("w", 0, 2, 1), ("v", 1, 1, 3), ("w", 2, 1, 4)])
+    wait(h, 25)
+    assert whole(fed(h), (*SENDS, "send-skip")) == []
