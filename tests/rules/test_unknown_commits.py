@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 from rules.checks import unknown_commits
+from rules.checks.invoked_commits import InvokedCommits, Newly, add, certainly_never, write
 from rules.checks.unknown_commits import Unknown, UnknownCommits, may_hold
+from rules.kept.chunks import Chunks
 from rules.kept.state import NEVER, State
 from rules.settling.gate import Gate
 from rules.vocabulary.slices import Mark, Slice
@@ -48,10 +50,12 @@ def vouched(h: History, *processes: str) -> list[Mark]:
 )
 @pytest.mark.slow
 def test_what_a_member_that_was_lost_may_have_committed_is_nobody_s_invention(
-    told: int, lost_one: dict[str, str], known_at: int, foreign: bool
+    told: int, lost_one: dict[str, str], known_at: int, foreign: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its host went down at 20 with its journal, and came back at 30, when the log's end was 400: the one that was lost
-    cannot have asked for more, and not for anything if it is no member; also where that is known only later."""
+    cannot have asked for more, and not for anything if it is no member; also where that is known only later. However
+    often it is told, it needs no more room than one."""
+    monkeypatch.setattr(unknown_commits, "KEPT", 1)
     h = History()
     now = in_steps(h)
     h.row("m", "start", settings=lost_one, **now("first"))
@@ -158,6 +162,22 @@ def test_a_lost_commit_waits_for_what_tells_how_far_a_member_s_clock_is_ahead(
     assert [(one.anomaly, one.subject) for one in whole(store, VERDICTS)] == (lost if soon else [])
     store.feed([*(late if compared else []), *more])
     assert [(one.anomaly, one.subject) for one in whole(store, VERDICTS)] == (lost if told else [])
+
+
+@pytest.mark.parametrize("written", [False, True], ids=["pending", "written"])
+def test_what_a_group_was_asked_to_commit_says_nothing_of_another_group_or_offset(written: bool) -> None:
+    own, chunks, names = InvokedCommits(), Chunks({}, None), ["", "g", "h"]
+    asked = [(1, 5), (1, 70_005), (2, 9)]
+    add(own, Newly(*np.array([(group, offset, 0, -1) for group, offset in asked], np.int64).T))
+    if written:
+        assert write(own, chunks, names, np.zeros(len(asked), bool)) == 0
+    known = [
+        (group, offset)
+        for group in (1, 2)
+        for offset in (5, 9, 70_005, 70_005 % 65_536, 65_536 + 5)
+        if not certainly_never(own, chunks, group, offset, names, lambda since, domain: True)
+    ]
+    assert known == asked
 
 
 @pytest.mark.parametrize("kept", [3, 2], ids=["room", "too many"])
