@@ -12,7 +12,7 @@ import pytest
 from rules.vocabulary.slices import Mark, Slice
 from tests.rules.histories import START, Store, number
 from tests.rules.test_transforms import missing
-from tests.rules.transform_pair import Pair
+from tests.rules.transform_pair import Pair, W
 from tests.rules.whole import whole
 
 
@@ -21,10 +21,13 @@ def at(p: Pair, seconds: float, wait: int) -> None:
     p.wait(wait)
 
 
-def died(*, shown: bool, begun: bool = True, other: str = "") -> Pair:
+def died(
+    *, shown: bool, begun: str = "y", other: str = "", offset: int | None = None,
+    more: Sequence[tuple[str, int, int, int]] = (),
+) -> Pair:  # fmt: skip
     """Operation 1 of x reflects inputs 4 and 5 and dies in the second minute. A later life reflects those that follow
     in the third; readers come in the fourth, and are shown its outputs, or not. (Of the log's end one listing a minute
-    is kept.) An earlier life, and an operation before, say nothing of when it ended."""
+    is kept.) An earlier life, and an operation before, say nothing of when it ended. The `other` reader comes last."""
     p = Pair()
     p.begun("a")
     if other:
@@ -32,17 +35,20 @@ def died(*, shown: bool, begun: bool = True, other: str = "") -> Pair:
     p.feed(0, 10)
     p.transform(0, 0, 4, 0, read=False)
     at(p, 60, 2)
-    p.transform(1, 4, 2, None, "info")
+    p.transform(1, 4, 2, offset, "info")
     at(p, 120, 2)
     at(p, 132, 2)
     if begun:
-        p.begun("y")
+        p.begun(begun)
     p.transform(3, 6, 4, 12, process="y", read=False)
     at(p, 180, 2)
     p.outputs.poll("q", [("o", 0, 4, 0), *([("o", 910, 2, 6)] if shown else []), ("o", 12, 4, 12)])
     p.feed(10, 1)
     p.transform(4, 10, 1, 20, process="y")
-    p.wait(14)
+    p.wait(7)
+    if more:
+        p.outputs.poll(other, more)
+    p.wait(7)
     return p
 
 
@@ -61,10 +67,57 @@ def test_it_was_aborted_by_the_next_life() -> None:
     assert whole(fed(died(shown=False)), ["eos-violation"]) == missing(144.0, 4, 5)
 
 
+@pytest.mark.parametrize("begun", ["", "x"])
 @pytest.mark.parametrize("shown", [True, False])
-def test_nobody_has_ended_it(shown: bool) -> None:
-    """The other process has another transactional id, for all that is known."""
-    assert whole(fed(died(shown=shown, begun=False)), ["eos-violation"]) == []
+def test_nobody_has_ended_it(shown: bool, begun: str) -> None:
+    """The other process has another transactional id, for all that is known. What its own process begins may be a part
+    of the operation."""
+    assert whole(fed(died(shown=shown, begun=begun)), ["eos-violation"]) == []
+
+
+def without_an_id(p: Pair) -> Store:
+    for row in p.rows:
+        if row.process == number("x") and row.op == 11:
+            row.transactional_id = None
+    return fed(p)
+
+
+def test_nobody_knows_what_ends_a_transaction_without_an_id() -> None:
+    """The only one that is known here is another's."""
+    assert whole(without_an_id(died(shown=False)), ["eos-violation"]) == []
+
+
+@pytest.mark.parametrize(
+    ("type", "name", "gone"),
+    [("ok", "g-x", True), ("ok", "another", False), ("info", "g-x", False), ("fail", "g-x", False)],
+)
+def test_its_process_has_begun_another_transaction_of_its_id(type: str, name: str, gone: bool) -> None:
+    """Which it can have only where that went well: the coordinator had ended this one."""
+    p = Pair()
+    p.feed(0, 12)
+    p.transform(0, 0, 4, 0, read=False)
+    at(p, 60, 2)
+    p.transform(1, 4, 2, None, "info")
+    at(p, 120, 2)
+    at(p, 132, 2)
+    p.transform(3, 6, 4, 12, process="y", read=False)
+    p.transform(2, 10, 1, 17, type, read=False)
+    for row in p.rows:
+        if row.process == number("x") and row.op == 12:
+            row.transactional_id = name
+    at(p, 180, 2)
+    p.outputs.poll("q", [("o", 0, 4, 0), ("o", 12, 4, 12), *([("o", 17, 1, 17)] if type == "ok" else [])])
+    p.transform(4, 11, 1, 20, process="y")
+    p.wait(14)
+    told = [one for one in whole(fed(p), ["eos-violation"]) if one.subject != ("missing", "g", W, 10)]
+    assert told == (missing(144.0, 4, 5) if gone else [])
+
+
+@pytest.mark.parametrize("again", [(), (("o", 0, 4, 0), ("o", 12, 4, 12), ("o", 20, 1, 20))], ids=["once", "again"])
+def test_who_passes_its_place_again_puts_nothing_off(again: Sequence[tuple[str, int, int, int]]) -> None:
+    """The grace is over before the log of the second pass has come so far."""
+    p = died(shown=False, other="s", offset=6, more=again)
+    assert whole(fed(p), ["eos-violation"]) == missing(144.0, 4, 5)
 
 
 def with_hole(rows: Sequence[Slice], process: str, start: int, end: int) -> list[Slice]:
