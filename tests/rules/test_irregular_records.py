@@ -410,20 +410,51 @@ def test_records_that_stand_beside_others_are_told_once(parts: int) -> None:
     assert three.message == f"offset 3 holds 2 values: {' and '.join(words for words, _ in values)}"
 
 
-@pytest.mark.parametrize("same", [True, False])
+STRANGERS = {
+    "the_same": Irregular(0, 3, "foreign", 4, W, 3, "topic", 0, "another"),
+    "another_number": Irregular(0, 3, "foreign", 4, W, 4, "topic", 0, "another"),
+    "another_writer": Irregular(0, 3, "foreign", 4, V, 3, "topic", 0, "another"),
+    "of_another_partition": Irregular(0, 3, "relocated", 4, W, 3, "topic", 3, "another"),
+}
+
+
+@pytest.mark.parametrize("name", STRANGERS)
 @pytest.mark.parametrize("first", [True, False])
-def test_a_value_of_a_run_that_one_reader_does_not_know_is_one_value(first: bool, same: bool) -> None:
+def test_a_value_of_a_run_that_one_reader_does_not_know_is_one_value(first: bool, name: str) -> None:
     """A host has joined the log, and is not named in the others' known_runs; or another's record stands there."""
     h = History()
-    stranger = Irregular(0, 3, "foreign", 4, W, 3 if same else 4, "topic", 0, "another")
     if first:
-        h.irregular("s", stranger)
+        h.irregular("s", STRANGERS[name])
     h.send("w", 0, 10, at=0)
     if not first:
-        h.irregular("s", stranger)
+        h.irregular("s", STRANGERS[name])
     for parts in (1, 4):
         told = of(checked(h, parts=parts), "inconsistent-offsets")
-        assert [f.subject for f in told] == ([] if same else [(3,)])
+        assert [f.subject for f in told] == ([] if name == "the_same" else [(3,)])
+
+
+@pytest.mark.parametrize("offset", [3, 15])
+def test_what_stands_before_or_after_a_run_is_none_of_its_values(offset: int) -> None:
+    """The run is of values 5 to 9, at these offsets; another reader is given another record there."""
+    h = History()
+    h.send("w", 5, 5, at=5)
+    h.irregular("s", Irregular(0, offset, "foreign", 4, W, offset, "topic", 0, "another"))
+    h.irregular("q", Irregular(0, offset, "foreign", 5, V, 1, "topic", 0, "another"))
+    for parts in (1, 3):
+        assert [f.subject for f in of(checked(h, parts=parts), "inconsistent-offsets")] == [(offset,)]
+
+
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [
+        ("corrupted", "the record at offset 5 has a broken tag"),
+        ("relocated", f"value {V}/5 of topic/3 was polled here, at offset 5"),
+    ],
+)
+def test_a_record_is_told_in_words(status: str, message: str) -> None:
+    h = History()
+    h.irregular("r", record(status, 5))
+    assert [f.message for f in of(checked(h), "corrupted-record", "relocated-write")] == [message]
 
 
 def test_a_flood_of_them_counts_nothing() -> None:
@@ -443,11 +474,25 @@ def test_examples_are_of_their_own_status() -> None:
     assert told.evidence["examples"] == list(range(0, 20, 2))
 
 
-def test_a_record_that_names_its_writer_and_no_number() -> None:
-    """Whatever a foreign tag says is told, and nothing fails on it."""
+@pytest.mark.parametrize(("writer", "seq"), [(5, None), (None, 5)])
+def test_a_record_that_names_its_writer_and_no_number(writer: int | None, seq: int | None) -> None:
+    """Or a number and no writer. Whatever a foreign tag says is told, and nothing fails on it."""
     h, store = History(), Store()
     h.assign("r")
     h.send("w", 0, 1, at=0)
-    h.irregular("r", Irregular(0, 0, "foreign", 1, 5, None, None, None, "x"))
+    h.irregular("r", Irregular(0, 0, "foreign", 1, writer, seq, None, None, "x"))
     store.feed(h.rows)
-    assert ("inconsistent-offsets", (0,)) in found(store.findings)
+    (finding,) = of(store, "inconsistent-offsets")
+    assert (finding.subject, finding.evidence["values"]) == ((0,), [{"writer": W, "seq": 0}, {"hash": 1}])
+
+
+@pytest.mark.parametrize("kept", [3, 2], ids=["room", "too_many"])
+def test_how_many_of_those_that_were_meant_for_elsewhere_are_forgotten_is_told(
+    kept: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(irregular_records, "KEPT", kept)
+    h = History()
+    h.irregular("r", *(record("relocated", offset, index=offset) for offset in range(3)))
+    settle(h, end=3, seconds=3)
+    told = [(f.subject, f.evidence["dropped"]) for f in of(checked(h), "window-overflow")]
+    assert told == ([(("records that were meant for elsewhere",), 1)] if kept == 2 else [])
