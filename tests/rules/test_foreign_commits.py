@@ -70,6 +70,24 @@ def of_a_transaction(h: History) -> None:
     read(h, 120, by="o")
 
 
+def beside_a_transaction_that_went_well_without_it(h: History) -> None:
+    commit(h, 100)
+    h.txn("t", polls=[("w", 0, 1, 114)], txn=2, position_after=115)
+    read(h, 115)
+
+
+def beside_a_poll_that_failed_there(h: History) -> None:
+    commit(h, 100)
+    h.poll("t", [], type="fail", position_after=115)
+    read(h, 115)
+
+
+def of_one_that_names_no_group(h: History) -> None:
+    commit(h, 100)
+    h.row("s", "commit", committed=115)
+    read(h, 115, by="o")
+
+
 def by_a_member_of_another_log(h: History) -> None:
     """The group gave the partition to somebody else, who is not of this log."""
     h.assign("r", f="subscribe", group="g")
@@ -106,10 +124,12 @@ GUILTY = [
     (too_high, [foreign(115, 100, 0.004)]),
     (too_high_after_none, [foreign(15, None, 0.006, to=OBSERVER)]),
     (too_high_in_a_group_that_is_subscribed_to, [foreign(115, 100, 0.006)]),
+    (beside_a_transaction_that_went_well_without_it, [foreign(115, 100, 0.006)]),
+    (beside_a_poll_that_failed_there, [foreign(115, 100, 0.006)]),
     (too_low, [lost(100, 70, 0.004), foreign(70, 100, 0.004)]),
 ]
 INNOCENT = [
-    first_told, first_told_on_another_host, of_a_transaction, by_a_member_of_another_log,
+    first_told, first_told_on_another_host, of_a_transaction, of_one_that_names_no_group, by_a_member_of_another_log,
     by_a_member_of_another_log_in_between, by_a_member_of_another_log_after_the_last_of_ours,
     asked_for_while_it_was_read,
 ]  # fmt: skip
