@@ -143,9 +143,12 @@ class Table:
                 else:
                     lasting = mode == "append"  # what is replaced with each batch is not worth a disk's time
                     file = data_file.write(self.path, rows, lasting=lasting) if file is None else file
+                    before = self._delta.version()
                     self._delta.create_write_transaction([file], mode, self._delta.schema(), commit_properties=done)
                     if lasting:
-                        data_file.sync_commit(self.path, self._delta.version())
+                        self._delta.update_incremental()  # which the commit does not do
+                        for version in range(before + 1, self._delta.version() + 1):
+                            data_file.sync_commit(self.path, version)
                 self._through[app_id] = batch
                 return Written(False, self._delta.version())
             except CommitFailedError as error:  # another commit came between, or ours did and its answer was lost

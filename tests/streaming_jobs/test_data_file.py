@@ -9,8 +9,10 @@ from pathlib import Path
 
 import orjson
 import pyarrow as pa
+import pytest
 from deltalake import DeltaTable
 
+from streaming_jobs.tables import data_file
 from streaming_jobs.tables.delta_tables import Table
 from streaming_jobs.tables.schemas import SPECS
 from tests.known import a_folder
@@ -55,6 +57,27 @@ def test_what_cannot_be_written_is_an_error_of_the_system_and_leaves_nothing(tmp
     table = Table(tmp_path, SPECS["rejected"])
     assert sorted(table.read()["reason"].to_pylist()) == ["after", "before"]
     assert len([*a_folder(table.path).glob("*.parquet")]) == 2
+
+
+def test_what_was_appended_is_on_the_disk_and_what_is_replaced_anyway_is_not_synced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """deltalake's object stays at the version before a commit of files: that one was synced, and a power cut might
+    leave the newest commit empty, which nobody can read."""
+    synced: list[Path] = []
+    monkeypatch.setattr(data_file, "sync", synced.append)
+    table, other = Table(tmp_path, SPECS["rejected"]), Table(tmp_path, SPECS["rejected"])
+    place = a_folder(table.path)
+    for number, writer in enumerate([table, table, other, table], 1):
+        synced.clear()
+        before = {*place.glob("*.parquet")}
+        writer.write(rejected("new"), mode="append", app_id="app", batch=number)
+        (file,) = {*place.glob("*.parquet")} - before
+        commit = place / "_delta_log" / f"{number:020}.json"
+        assert {file, place, commit, commit.parent} <= {*synced}, number
+    synced.clear()
+    table.write(rejected("new"), mode="overwrite", app_id="app", batch=9)
+    assert synced == []
 
 
 def test_the_log_tells_how_old_the_rows_of_a_file_are(tmp_path: Path) -> None:

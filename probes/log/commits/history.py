@@ -71,6 +71,8 @@ class History:
     properties: TableProperties = field(default_factory=TableProperties)
     storage_options: Mapping[str, str] | None = None
     _table: Any = None
+    _own: tuple[int, Mapping[str, int]] | None = None
+    """The table's version that was appended here last, and what of whom."""
 
     def id(self) -> str:
         """Delta's own id of the table: another one after it was deleted and made again."""
@@ -78,7 +80,7 @@ class History:
 
     def last_version(self, app: str) -> int | None:
         """The last version that `app` appended, as the table stands now."""
-        return self._do("read", lambda: self._refreshed().transaction_version(app))  # type: ignore[no-any-return]
+        return self._do("read", lambda: self._version_of(self._refreshed(), app))
 
     @property
     def knows(self) -> bool:
@@ -105,7 +107,7 @@ class History:
     def last_versions(self, apps: Iterable[str]) -> dict[str, int]:
         """The last version of each, 0 for none, as the table stands now: an append that follows is made upon that."""
         table = self._do("read", self._refreshed)
-        return self._do("read", lambda: {app: table.transaction_version(app) or 0 for app in apps})
+        return self._do("read", lambda: {app: self._version_of(table, app) or 0 for app in apps})
 
     def append_of(self, rows: pa.Table, versions: Mapping[str, int]) -> None:
         """As `append`, of several: each with its version."""
@@ -114,13 +116,21 @@ class History:
 
     def close(self) -> None:
         """Forget what was read of it."""
-        self._table = None
+        self._table = self._own = None
 
     def _append(self, rows: pa.Table, versions: Mapping[str, int], *, tidy: bool) -> None:
         transactions = [Transaction(app, version) for app, version in versions.items()]
         properties = CommitProperties(max_commit_retries=0, app_transactions=transactions)
         after = PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=tidy)
-        self._do("append to", lambda: _append(self._open(), self.uri, rows, properties, after))
+        version = self._do("append to", lambda: _append(self._open(), self.uri, rows, properties, after))
+        self._own = (version, dict(versions))
+
+    def _version_of(self, table: Any, app: str) -> int | None:
+        """deltalake looks for it in all commits since the last checkpoint, which it reads at once, a thread for each:
+        dozens, of which each next question keeps some awake. Where nobody has committed since our own it is known."""
+        if self._own is not None and self._own[0] == table.version() and app in self._own[1]:
+            return self._own[1][app]
+        return table.transaction_version(app)  # type: ignore[no-any-return]
 
     def _open(self) -> Any:
         if self._table is None:
@@ -169,25 +179,26 @@ class History:
         try:
             return action()
         except (HistoryMismatch, SchemaMismatchError) as mismatch:
-            self._table = None
+            self._table = self._own = None
             raise HistoryMismatch(str(mismatch)) from mismatch
         except CommitFailedError as conflict:
             # The table object is still good: it only has to read what came in between.
             raise HistoryConflict(f"cannot {what} the Delta table {self.uri}: others were first") from conflict
         except Exception as error:
             # deltalake raises DeltaError, OSError and bare Exceptions for storage; whatever it was, begin anew.
-            self._table = None
+            self._table = self._own = None
             raise HistoryUnavailable(f"cannot {what} the Delta table {self.uri}: {in_words(error)}") from error
 
 
-def _append(
-    table: Any, uri: str, rows: pa.Table, properties: CommitProperties, after: PostCommitHookProperties
-) -> None:
+def _append(table: Any, uri: str, rows: pa.Table, properties: CommitProperties, after: PostCommitHookProperties) -> int:
+    """The version of the table that it is; without retries that is the next one, or the commit fails."""
+    version = int(table.version()) + 1
     if "://" in uri:
         write_deltalake(table, rows, mode="append", commit_properties=properties, post_commithook_properties=after)
     else:
         _commit(table, data_files.write(Path(uri), rows, _SELECTED_BY.split(",")), properties, after)
-        data_files.sync_commit(Path(uri), table.version())
+        data_files.sync_commit(Path(uri), version)  # the table's object does not know of it yet
+    return version
 
 
 def _commit(table: Any, files: list[AddAction], properties: CommitProperties, after: PostCommitHookProperties) -> None:

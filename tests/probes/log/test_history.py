@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from probes.log.commits import data_files
 from probes.log.commits.append_plan import PLAN
 from probes.log.commits.committer import CommitPace, committer
 from probes.log.commits.history import History, TableProperties
@@ -22,6 +23,7 @@ from tests.probes.log.lives import (
     table_rows,
     wait_for,
 )
+from tests.probes.log.test_data_files import rows_at
 
 
 def test_two_hosts_append_to_one_table_at_the_same_time(tmp_path: Path, history: Path, clock: StillClock) -> None:
@@ -136,6 +138,46 @@ def test_columns_that_an_older_table_lacks_are_added(folder: Path, history: Path
     with committer(folder, history, clock) as one:
         assert one.commit() == 4
     assert {"last_stable", "rebalanced"} <= set(table_rows(history)[0])
+
+
+def test_an_append_is_on_the_disk_when_it_returns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """deltalake's object stays at the version before a commit of files: that one was synced, and a power cut might
+    leave the newest commit empty, which nobody can read."""
+    place = tmp_path / "history"
+    history = History(str(place), TableProperties(checkpoint_interval=3))
+    for version in (1, 2, 3):
+        synced: list[Path] = []
+        monkeypatch.setattr(data_files, "sync", synced.append)
+        before = {*place.glob("date=*/*.parquet")}
+        assert not history.has("app", version, tmp_path)
+        history.append(rows_at(BEGIN), "app", version)
+        (file,) = {*place.glob("date=*/*.parquet")} - before
+        commit = place / "_delta_log" / f"{version:020}.json"
+        assert {file, file.parent, commit, commit.parent} <= {*synced}, version
+        if version == 2:
+            assert commit.with_name(f"{version:020}.checkpoint.parquet") in synced
+
+
+def test_what_was_appended_here_last_is_known_until_somebody_else_commits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, ask = [], DeltaTable.transaction_version
+
+    def counted(table: DeltaTable, app: str) -> int | None:
+        asked.append(app)
+        found: int | None = ask(table, app)
+        return found
+
+    monkeypatch.setattr(DeltaTable, "transaction_version", counted)
+    history, rows = History(str(tmp_path / "history")), rows_at(BEGIN)
+    history.append(rows, "app", 1)
+    assert history.last_version("app") == 1
+    history.append(rows, "app", 2)
+    assert (history.last_version("app"), history.last_versions(["app"]), asked) == (2, {"app": 2}, [])
+    History(str(tmp_path / "history")).append(rows, "app", 3)  # a copy of its folder is at work
+    assert (history.last_version("app"), asked) == (3, ["app"])
+    history.append(rows, "other", 1)
+    assert (history.last_version("app"), history.last_version("other"), asked) == (3, 1, ["app", "app"])
 
 
 def test_the_log_of_the_table_stays_short(folder: Path, history: Path, clock: StillClock) -> None:
