@@ -5,8 +5,8 @@ Plan, then act: `plan` is pure and says what to do about what `survey` has seen;
 - small files are compacted, once there are many; the stream over `history` does not notice (`skipChangeCommits`);
 - `history` and `findings` are aged out, `history` by whole days; findings that are only counted much sooner, as
   a healthy canary makes ten millions of them a year;
-- files that no version within the retention needs are deleted (vacuum), and the log is checkpointed and its expired
-  commits dropped;
+- files that no version within the retention needs are deleted (vacuum; not of `history` while a rebuild reads it),
+  and the log is checkpointed and its expired commits dropped;
 - under a cap (`max_gb`) the oldest of `history` goes before its time (`streaming_jobs.tables.cap`).
 
 Every retention must exceed the largest lag that the job is allowed: a stream that wants what is gone ends.
@@ -104,7 +104,8 @@ def plan(surveys: Iterable[Survey], config: UpkeepConfig, now: datetime) -> list
             steps.append(Step(table=seen.name, action="let_go"))
         if seen.log_files >= _LOG_FILES:
             steps.append(Step(table=seen.name, action="checkpoint"))
-        if seen.vacuumed is None or now - seen.vacuumed >= _VACUUM_EVERY:
+        # A rebuild reads the files of one version, for hours.
+        if not seen.log_kept and (seen.vacuumed is None or now - seen.vacuumed >= _VACUUM_EVERY):
             spec = SPECS.get(seen.name)
             hours = config.vacuum_hours if seen.name not in _REPLACED or spec is None else 1
             steps.append(Step(table=seen.name, action="vacuum", hours=max(1, round(hours))))
@@ -170,7 +171,8 @@ def act(path: TableLocation, step: Step) -> str:
         _sync(path, table)  # before the commits that it says again are deleted
         table.cleanup_metadata()
         return f"{step.table}: checkpoint at version {table.version()}"
-    gone = table.vacuum(retention_hours=step.hours, dry_run=False, enforce_retention_duration=False)
+    # Full: what was removed some hours ago the log's checkpoints leave out, and it would stay for ever.
+    gone = table.vacuum(retention_hours=step.hours, dry_run=False, enforce_retention_duration=False, full=True)
     return f"{step.table}: {len(gone)} unused files deleted"
 
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
+from probes.log.commits.history import TableProperties
 from rules.vocabulary.finding import Event, Finding
 from rules.vocabulary.finding import to_table as findings_table
 from rules.vocabulary.slices import to_table
@@ -21,7 +24,7 @@ from streaming_jobs.config import JobConfig, UpkeepConfig
 from streaming_jobs.integrity_job import IntegrityJob
 from streaming_jobs.tables import data_file
 from streaming_jobs.tables.delta_tables import open_table
-from streaming_jobs.tables.upkeep import Step, Survey, Upkeep, plan
+from streaming_jobs.tables.upkeep import Step, Survey, Upkeep, act, plan
 from tests.known import a_folder
 from tests.streaming_jobs.probe_log import commit, duplicates
 
@@ -50,6 +53,14 @@ def test_what_is_done_and_in_which_order() -> None:
 def test_tables_that_are_replaced_are_vacuumed_and_no_more() -> None:
     busy = survey("partition_state", small_files=900, oldest=date(2020, 1, 1), vacuumed=NOW - timedelta(hours=2))
     assert plan([busy], UpkeepConfig(), NOW) == [Step(table="partition_state", action="vacuum", hours=1)]
+
+
+def test_nothing_of_the_log_is_vacuumed_while_a_rebuild_reads_it() -> None:
+    kept = survey("history", vacuumed=None, log_kept=True)
+    assert plan([kept], UpkeepConfig(), NOW) == []
+    assert plan([survey("history", vacuumed=None)], UpkeepConfig(), NOW) == [
+        Step(table="history", action="vacuum", hours=24)
+    ]
 
 
 def test_the_log_is_let_go_once_the_stream_has_caught_up() -> None:
@@ -128,6 +139,34 @@ def test_small_files_are_compacted_and_old_days_go(tmp_path: Path, monkeypatch: 
     told = {(one := columns.column(i)).path_in_schema: one.encodings for i in range(columns.num_columns)}
     assert "DELTA_BINARY_PACKED" in told["completed"] and "DELTA_BINARY_PACKED" not in told["topic"]
     assert table.num_rows == sum(rows.num_rows for rows in parts[2:])
+
+
+def test_what_compaction_replaced_goes_also_when_the_log_no_longer_tells_of_it(tmp_path: Path) -> None:
+    """A checkpoint leaves out removed files when these are six hours old, and vacuum comes for them after a day: then
+    it asked the checkpoint, and of a canary's log two gigabytes a day stayed for ever."""
+    config = JobConfig.model_validate({"root": tmp_path})
+    for part in duplicates(8)[:6]:
+        commit(config.history_path, part)
+    path = a_folder(config.history_path)
+    kept = "delta.deletedFileRetentionDuration"
+    DeltaTable(str(path)).alter.set_table_properties({kept: TableProperties().configuration()[kept]})
+    act(path, Step(table="history", action="compact"))
+    (live,) = (Path(uri) for uri in DeltaTable(str(path)).file_uris())
+    removed = [file for file in path.glob("date=*/*.parquet") if file != live]
+    long_ago = time.time() - 25 * 3600
+    for file in removed[1:]:
+        os.utime(file, (long_ago, long_ago))
+    os.utime(live, (long_ago, long_ago))
+    for one in (path / "_delta_log").glob("*.json"):  # as if it had been a day ago
+        told = [orjson.loads(line) for line in one.read_bytes().splitlines()]
+        for action in told:
+            if "remove" in action:
+                action["remove"]["deletionTimestamp"] = int(long_ago * 1000)
+        one.write_bytes(b"\n".join(map(orjson.dumps, told)))
+    act(path, Step(table="history", action="checkpoint"))
+    assert act(path, Step(table="history", action="vacuum", hours=24)) == "history: 5 unused files deleted"
+    left = set(path.glob("date=*/*.parquet"))
+    assert left == {live, removed[0]}, "what is younger stays: it may be another's, who has not committed it yet"
 
 
 def test_a_failure_is_told_and_left_for_the_next_time(tmp_path: Path) -> None:

@@ -44,7 +44,8 @@ def tend(uri: str, most: int = UNTENDED) -> int:
         if made["numFilesRemoved"] and "://" not in uri:
             data_files.sync_commit(Path(uri), table.version(), files=True)  # before what it replaces is deleted
         replaced += made["numFilesRemoved"]
-    table.vacuum(retention_hours=KEPT_HOURS, dry_run=False, enforce_retention_duration=False)
+    # Full: what was removed some hours ago the log's checkpoints leave out, and it would stay for ever.
+    table.vacuum(retention_hours=KEPT_HOURS, dry_run=False, enforce_retention_duration=False, full=True)
     return replaced
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -50,6 +52,16 @@ def test_no_row_is_news_to_a_reader(log: str) -> None:
     newest = DeltaTable(log).history(1)[0]
     assert newest["operation"] in ("OPTIMIZE", "VACUUM END")
     assert [commit["operation"] for commit in DeltaTable(log).history()].count("WRITE") == 10
+
+
+def test_what_the_log_no_longer_tells_of_goes_too_after_a_day(log: str) -> None:
+    unknown, young = Path(log) / "unknown.parquet", Path(log) / "young.parquet"
+    for one in (unknown, young):
+        one.write_bytes(b"")
+    long_ago = time.time() - 25 * 3600
+    os.utime(unknown, (long_ago, long_ago))
+    tend(log, 10)
+    assert not unknown.exists() and young.exists()
 
 
 def test_a_log_that_is_not_there_yet_is_none(tmp_path: Path) -> None:
