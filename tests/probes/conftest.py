@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-import orjson
 import pytest
 
 from deploy.local_kafka import LocalKafka
 from probes.clock import SystemClock
 from probes.config import ProbesConfig
 from probes.kafka.client import Connection, admin_settings, open_admin
-from probes.log.journals.frames import frames, payloads
+from probes.log.journals.differences import messages_of
+from probes.log.journals.frames import frames
 from probes.log.journals.journal import Journal
 from probes.log.journals.segments import segments
 from probes.log.life_log import LifeLog
@@ -99,8 +99,7 @@ class Stage:
         (folder,) = [path for path in (self.folder / "lives").iterdir() if path.name.endswith(f"{probe.process:016x}")]
         found, ending = frames(b"".join(path.read_bytes() for _, path in segments(folder)))
         assert ending == "clean"
-        messages = [orjson.loads(one) for one in payloads(found)]
-        rows = [row for message in messages if message[0] in ("rows", "closed") for row in message[1]]
+        rows = [row for message in messages_of(found) if message[0] in ("rows", "closed") for row in message[1]]
         return [unpack(row, probe.log.life.shared) for row in rows]
 
     def end(self) -> None:

@@ -21,8 +21,8 @@ from probes.kafka.errors import ClientError, Crash
 from probes.log.commits.recovery import recover_life
 from probes.log.errors import JournalUnwritable
 from probes.log.journals import journal
-from probes.log.journals.frames import frames, payloads
-from probes.log.journals.progress import decode
+from probes.log.journals.differences import messages_of
+from probes.log.journals.frames import frames
 from probes.log.journals.segments import is_held, life_folders, segments
 from probes.log.rows import AT
 from probes.running.supervisor import Keeper, Spec, Supervisor
@@ -125,7 +125,7 @@ class Running:
         """Of each life, the messages and the rows in its journal."""
         for folder in sorted(life_folders(self.folder), key=lambda path: path.stat().st_ctime):
             data = b"".join(path.read_bytes() for _, path in segments(folder))
-            messages = [decode(one) for one in payloads(frames(data)[0])]
+            messages = list(messages_of(frames(data)[0]))
             yield messages, [row + [None] * 40 for message in messages if message[0] == "rows" for row in message[1]]
             assert not is_held(folder)
 
@@ -380,7 +380,7 @@ def test_a_close_that_returns_late_says_so_in_a_row_of_its_own_and_the_next_life
 
 def closes(folder: Path) -> list[dict[str, Any]]:
     data = b"".join(path.read_bytes() for _, path in segments(folder))
-    messages = [decode(one) for one in payloads(frames(data)[0])]
+    messages = list(messages_of(frames(data)[0]))
     rows = [row + [None] * 40 for message in messages if message[0] == "rows" for row in message[1]]
     return [{name: row[AT[name]] for name in AT} for row in rows if row[AT["f"]] == "close"]
 

@@ -25,14 +25,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from probes.clock import Clock
 from probes.log.errors import JournalUnwritable
 from probes.log.journals import written
-from probes.log.journals.frames import frames, payloads
+from probes.log.journals.differences import messages_of
+from probes.log.journals.frames import frames
 from probes.log.journals.journal import Journal, OpenSegment
-from probes.log.journals.progress import Inconsistent, Life, LifeProgress, decode, from_head
+from probes.log.journals.progress import Inconsistent, Life, LifeProgress, from_head
 from probes.log.journals.segments import LIVES, NEW, OVER, SUFFIX, is_held, life_folders, lock, segments
 from probes.log.rows import unpack
 from rules.vocabulary.slices import DIED, Run, Slice
@@ -174,13 +175,13 @@ def _take_over(life_folder: Path, held: int) -> tuple[Journal, bool]:
     base, path = parts[-1]
     data = path.read_bytes()
     found, ending = frames(data)
-    messages = payloads(found)
-    life, progress = _head(messages)
+    told = messages_of(found)
+    life, progress = _head(told)
     if ending == "broken":
         raise BrokenEnd(f"{path} is damaged at byte {found[-1].end}, with good frames after it", life)
     try:
-        for one in messages:
-            progress.apply(decode(one))
+        for one in told:
+            progress.apply(one)
     except (Inconsistent, LookupError, TypeError, ValueError) as reason:
         raise BrokenEnd(f"{path}: {reason}", life) from reason
     end = found[-1].end
@@ -198,10 +199,10 @@ def _take_over(life_folder: Path, held: int) -> tuple[Journal, bool]:
     return journal, lacks_end
 
 
-def _head(messages: Iterator[bytes]) -> tuple[Life, LifeProgress]:
+def _head(told: Iterator[list[Any]]) -> tuple[Life, LifeProgress]:
     """What the first of a segment's messages tells."""
     try:
-        life, progress, _ = from_head(decode(next(messages)))
+        life, progress, _ = from_head(next(told))
     except (Inconsistent, LookupError, StopIteration, TypeError, ValueError) as reason:
         raise BrokenEnd("the segment's head cannot be read") from reason
     return life, progress

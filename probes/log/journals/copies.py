@@ -24,7 +24,7 @@ from probes.log.journals.segments import is_held
 
 COPIES: Final = "copies"
 FULL: Final = 1 << 20
-"""Bytes: half a minute of a canary."""
+"""Bytes: a minute of a canary."""
 
 
 class Piece(NamedTuple):

@@ -20,8 +20,8 @@ from typing import Any, Final, NamedTuple
 
 from probes.log.errors import JournalDamaged, JournalUnwritable
 from probes.log.journals import written
-from probes.log.journals.frames import Packer
-from probes.log.journals.progress import Life, LifeProgress, PlaceKey, encode, head
+from probes.log.journals.differences import MessagePacker
+from probes.log.journals.progress import Life, LifeProgress, PlaceKey, head
 from probes.log.journals.segments import BROKEN, LIVES, NEW, OVER, life_name, lock, segment_name, sync
 from probes.log.rows import AT, Row, pack
 from rules.vocabulary.slices import Slice
@@ -60,7 +60,7 @@ class Journal:
         self._lock = lock_descriptor
         self._descriptor, self._base, self._size, self._told = segment
         self._segment_bytes = segment_bytes
-        self._packer = Packer()
+        self._packer = MessagePacker()
         self._damaged = False
 
     @classmethod
@@ -78,7 +78,7 @@ class Journal:
                 raise OSError(f"{new} is held by another process")
             try:
                 progress = LifeProgress()
-                first = Packer().frame(encode(head(life, progress, 0)))
+                first = MessagePacker().frame(head(life, progress, 0))
                 segment = _begin(new, first)
                 # A folder does not replace one that holds files: an old journal is never overwritten.
                 new.rename(final)
@@ -192,7 +192,7 @@ class Journal:
         try:
             if self._size >= self._segment_bytes:
                 self._roll()
-            data = self._packer.frame(encode(message))
+            data = self._packer.frame(message)
             # At a position of our own keeping: what a refused write left behind is written over.
             _write_at(self._descriptor, data, self._size)
             if sync:
@@ -210,7 +210,7 @@ class Journal:
     def _roll(self) -> None:
         os.fdatasync(self._descriptor)
         self._packer.restart()
-        first = self._packer.frame(encode(head(self.life, self.progress, self.offset)))
+        first = self._packer.frame(head(self.life, self.progress, self.offset))
         descriptor = _begin_segment(self.folder, self.offset, first)
         sync(self.folder)
         os.close(self._descriptor)

@@ -3,7 +3,7 @@
 The living process keeps a `LifeProgress` while it writes, the committer and recovery rebuild the same one by reading.
 Each segment of a journal begins with a `head` message that holds the progress up to there, so that old segments can go.
 
-Messages are JSON arrays, the kind first:
+Messages are JSON arrays, the kind first; in frames rows are told as differences (`differences`):
 
     head     format, offset, life, progress      first in each segment
     reserve  topic id, topic, partition, upto    sequence numbers below `upto` may be used

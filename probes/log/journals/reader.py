@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Final
 
 from probes.log.journals.copies import Piece
-from probes.log.journals.frames import HEADER_BYTES, LARGEST_PAYLOAD, Frame, Unpacker, frames
-from probes.log.journals.progress import Inconsistent, Life, LifeProgress, decode, from_head
+from probes.log.journals.differences import MessageUnpacker
+from probes.log.journals.frames import HEADER_BYTES, LARGEST_PAYLOAD, Frame, frames
+from probes.log.journals.progress import Inconsistent, Life, LifeProgress, from_head
 from probes.log.journals.segments import segments
 from probes.log.rows import Row
 
@@ -61,7 +62,7 @@ class LifeReader:
             begin = self.offset
             for one in found:
                 try:
-                    rows += self.progress.apply(decode(self._unpacker.payload(one.held)))
+                    rows += self.progress.apply(self._unpacker.message(one.held))
                 except (Inconsistent, LookupError, TypeError, ValueError) as reason:
                     # Good bytes with impossible content: the same as broken bytes.
                     self.broken = f"at byte {self.offset}: {reason}"
@@ -114,10 +115,10 @@ class LifeReader:
         self._base, self._path = begun[-1]
         self._descriptor = os.open(self._path, os.O_RDONLY)
         self.offset = self._base
-        self._unpacker = Unpacker()
+        self._unpacker = MessageUnpacker()
         first = self._next_frames(1)
         try:
-            life, progress, offset = from_head(decode(self._unpacker.payload(first[0].held)))
+            life, progress, offset = from_head(self._unpacker.message(first[0].held))
         except (Inconsistent, LookupError, TypeError, ValueError) as reason:
             self.close()
             raise BrokenJournal(f"{self._path} does not begin with a head that can be read") from reason

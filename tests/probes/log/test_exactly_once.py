@@ -44,7 +44,7 @@ def test_a_turn_that_fails_at_any_step_is_made_good_by_the_next(tmp_path: Path, 
         with committer(folder, history, clock, pace) as one:
             one.commit()
         living.send(0)
-        for _ in range(12):
+        for _ in range(30):
             living.send(0, 1)
         living.invoke(1)
         dying.invoke(0, 1)

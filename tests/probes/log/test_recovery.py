@@ -340,7 +340,7 @@ def test_a_journal_without_a_readable_beginning_is_declared(tmp_path: Path, cloc
 
 
 def test_recovery_reads_only_the_last_segment(tmp_path: Path, clock: StillClock) -> None:
-    prober = Prober.start(tmp_path, 1, clock, segment_bytes=1_500)
+    prober = Prober.start(tmp_path, 1, clock, segment_bytes=800)
     op = prober.invoke(1)
     for _ in range(20):
         prober.send(0)
