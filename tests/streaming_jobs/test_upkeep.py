@@ -142,7 +142,7 @@ def test_small_files_are_compacted_and_old_days_go(tmp_path: Path, monkeypatch: 
 
 
 def test_what_compaction_replaced_goes_also_when_the_log_no_longer_tells_of_it(tmp_path: Path) -> None:
-    """A checkpoint leaves out removed files when these are six hours old, and vacuum comes for them after a day: then
+    """A checkpoint leaves out removed files when these are some hours old, and vacuum comes for them after a day: then
     it asked the checkpoint, and of a canary's log two gigabytes a day stayed for ever."""
     config = JobConfig.model_validate({"root": tmp_path})
     for part in duplicates(8)[:6]:

@@ -11,12 +11,13 @@ It is cheaper, too, the more files there are: with 500 of them an append takes 3
 
 from __future__ import annotations
 
+import secrets
 import time
-import uuid
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import date
 from pathlib import Path
+from typing import Final
 from urllib.parse import unquote
 
 import orjson
@@ -28,6 +29,9 @@ from deltalake.transaction import AddAction
 from probes.log.journals.segments import sync
 from rules.vocabulary.encodings import BY_STEPS, STEPS
 from rules.vocabulary.file_statistics import statistics
+
+_LEVEL: Final = 9
+"""zstd's: a sixteenth less than by its own, for 1.5 ms a file."""
 
 
 def write(table: Path, rows: pa.Table, selected_by: Sequence[str]) -> list[AddAction]:
@@ -45,11 +49,12 @@ def _written(table: Path, day: date, rows: pa.Table, selected_by: Sequence[str])
     held = rows.select([name for name in rows.column_names if rows[name].null_count < rows.num_rows])
     folder = f"date={day.isoformat()}"
     (table / folder).mkdir(exist_ok=True)
-    name = f"{folder}/part-00000-{uuid.uuid4()}-c000.zstd.parquet"
+    # A short one: for hours each of the log's checkpoints tells the names of what compaction has replaced, too.
+    name = f"{folder}/{secrets.token_hex(10)}.parquet"
     steps = dict.fromkeys((one for one in BY_STEPS if one in held.column_names), STEPS)
     pq.write_table(
-        held, table / name, compression="zstd", write_statistics=False, store_schema=False, column_encoding=steps,
-        use_dictionary=[one for one in held.column_names if one not in steps],
+        held, table / name, compression="zstd", compression_level=_LEVEL, write_statistics=False, store_schema=False,
+        column_encoding=steps, use_dictionary=[one for one in held.column_names if one not in steps],
     )  # fmt: skip
     sync(table / name)
     sync(table / folder)

@@ -10,7 +10,9 @@ Properties of a new table, for an append a second per host:
 - log retention 2 hours: of one host 7,200 commits and 144 checkpoints, with which an append takes 30 ms of processor
   time, where 11 ms are the least (20,000: 58 ms, 72,000: 160 ms, measured: many hosts better meet in a topic). What is
   older is deleted with every fiftieth append. A stream that falls further behind than this must rebuild its state;
-- deleted data files (compaction is the monitor's part) are kept 6 hours: longer than any reader may lag;
+- deleted data files (compaction is the monitor's part) are told of for 3 hours, longer than the log is kept for: each
+  checkpoint has one for each second of these, 50 bytes long (6 hours, and the names that deltalake gives: 1.9 MB every
+  fifty seconds). What deletes the files themselves asks for their age;
 - statistics only for the columns that readers select by.
 
 An append to a folder is on the disk when it returns: the plan of the next one forgets how it was made.
@@ -48,7 +50,7 @@ class TableProperties:
 
     checkpoint_interval: int = 50
     log_retention: str = "interval 2 hours"
-    deleted_file_retention: str = "interval 6 hours"
+    deleted_file_retention: str = "interval 3 hours"
 
     def configuration(self) -> dict[str, str]:
         return {
