@@ -58,11 +58,13 @@ def _open(state: State) -> list[int]:
 def fold(own: Closes, passage: Passage) -> None:
     """Open and close it in the order of time, and close it for those who are forgotten."""
     state, report = passage.state, passage.report
-    for at, number, since in sorted(entry for entry in own.waiting if entry[0] <= passage.end):
+    awaited = {number for number, process in state.processes.items() if process.ahead}  # that it hangs may come yet
+    ready = [entry for entry in own.waiting if entry[0] <= passage.end and (entry[2] >= 0 or entry[1] not in awaited)]
+    own.waiting = [entry for entry in own.waiting if entry not in ready]
+    for at, number, since in sorted(ready):
         message = f"closing the client of {state.called(number)} does not return" if since >= 0 else None
         evidence = {"process": number} if since < 0 else {"process": number, "since": since}
         report.condition(NAME, message, at=at, since=since, evidence=evidence, subject=(number,))
-    own.waiting = [entry for entry in own.waiting if entry[0] > passage.end]
     own.hanging = _open(state)
     if own.hanging:
         known = state.processes.keys() | {entry[0] for entry in state.gone}

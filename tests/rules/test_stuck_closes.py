@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 
 import pytest
@@ -93,3 +94,21 @@ def test_of_one_that_never_returns_nobody_knows_any_more_when_it_is_forgotten() 
     assert [one.event for one in told] == ["opened", "closed"]
     assert told[0] == opened
     assert REMEMBERED // SECOND < told[1].at < REMEMBERED // SECOND + 8
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_that_it_hangs_may_come_after_that_it_has_returned(seed: int) -> None:
+    """Rows of one process that are read late, or in another order: what is missing before one is waited for."""
+    h = History()
+    opened = hangs(h)
+    h.row("r", "close")
+    h.mark(1.0)
+    rows, store = list(h.rows), Store()
+    random.Random(seed).shuffle(rows)
+    for row in rows:
+        store.feed([row])
+    h.mark(1.0)
+    store.feed(h.rows[-1:])
+    told = whole(store, [NAME])
+    assert [one.event for one in told] == ["opened", "closed"]
+    assert (told[0].evidence, told[0].at) == (opened.evidence, opened.at)
