@@ -18,7 +18,7 @@ import numpy as np
 
 from rules.arrays import intervals
 from rules.arrays.columns import Columns, Runs
-from rules.arrays.intervals import each, indices
+from rules.arrays.intervals import Ints, each, indices
 from rules.kept.check import FOREVER, Check, News, Passage
 from rules.kept.state import Moved, SendMoves, SendSteps, concat, take
 from rules.settling.moves import sent_to
@@ -103,15 +103,17 @@ def _judge(own: Sends, passage: Passage) -> None:
         return
     decided, own.steps = take(pending, ripe), take(pending, ~ripe)
     if advance is None:
-        _decide(own, passage, decided, state.moved, int(passage.at[-1]))
+        _decide(own, passage, decided, state.moved, np.full(len(decided), passage.at[-1]))
         return
-    at = np.array([advance.settled_at(offset) for offset in highest[ripe].tolist()], np.int64)
-    for time in each(at):
-        _decide(own, passage, take(decided, at == time), known_by(state.moved, time), time)
+    at = advance.all_settled_at(highest[ripe])
+    knew = intervals.distinct(state.moved.known).searchsorted(at, side="right")  # between two of these nothing was new
+    for one in each(knew):
+        mine = knew == one
+        _decide(own, passage, take(decided, mine), known_by(state.moved, int(at[mine][0])), at[mine])
 
 
-def _decide(own: Sends, passage: Passage, decided: SendSteps, moved: Moved, at: int) -> None:
-    """Decide these, in which those values have `moved`; skips are listed of a finished history."""
+def _decide(own: Sends, passage: Passage, decided: SendSteps, moved: Moved, at: Ints) -> None:
+    """Decide these, each at its tick, by the values that have `moved`; skips are listed of a finished history."""
     state = passage.state
     index, first, previous, sure = indexed(state, moved, decided.first, decided.previous)
     back = sure & (first <= previous)
@@ -124,7 +126,7 @@ def _decide(own: Sends, passage: Passage, decided: SendSteps, moved: Moved, at: 
             f"int-{order}" if internal else order,
             (process, op, int(decided.first[i])) if internal else (process, op),
             f"{state.called(process)} wrote at offset {decided.first[i]} after offset {decided.previous[i]}",
-            at=at,
+            at=int(at[i]),
             evidence={
                 "process": process,
                 "op": op,

@@ -49,8 +49,12 @@ class Advance:
 
     def settled_at(self, offset: int) -> int:
         """The tick at which this offset was settled; the last one if it was already."""
-        index = int(self.settled.searchsorted(offset, side="right"))
-        return int(self.at[min(index, len(self.at) - 1)])
+        return int(self.all_settled_at(np.array([offset], np.int64))[0])
+
+    def all_settled_at(self, offsets: Ints) -> Ints:
+        """The same of each of many."""
+        index = self.settled.searchsorted(offsets, side="right")
+        return self.at[np.minimum(index, len(self.at) - 1)]
 
 
 class Steps(Protocol):
