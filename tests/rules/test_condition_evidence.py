@@ -231,6 +231,27 @@ def test_a_lost_journal_is_unverifiable_until_nothing_may_rest_on_it(fed: Callab
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("fed", [row_by_row, held_back])
+def test_of_two_lost_journals_each_is_told_when_it_is_known(fed: Callable[[History], Store]) -> None:
+    h = History()
+    for name in "rqp":
+        h.assign(name)
+    for name in "qp":
+        h.poll(name, [])
+        for _ in range(30):
+            h.observe(end=0)
+            h.mark(1.0)
+        h.processes.remove(name)
+        now = h.at(h.time)
+        ended = h.at(h.time - 1.0)
+        h.row("committer", "mark", marks=[Mark(number(name), 2, ended, ended, True)], invoked=now, completed=now)
+    for _ in range(30):
+        h.observe(end=0)
+        h.mark(1.0)
+    told = [one for one in whole(fed(h), ["unverifiable"]) if one.event == "opened"]
+    assert [one.evidence["processes"] for one in told] == [[number("q")], [number("p")]]
+
+
 def test_a_window_that_overflows_until_it_is_half_as_full() -> None:
     h = History()
     for i in range(12):
