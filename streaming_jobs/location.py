@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self
 from urllib.parse import urlsplit
 
 from rules.vocabulary.table_errors import in_words
-from streaming_jobs.damaged_checkpoints import damaged_commit, mend
+from streaming_jobs.damaged_table_log import damaged_commit, mend
 
 if TYPE_CHECKING:
     import pyarrow.fs as pafs

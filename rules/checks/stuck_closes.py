@@ -58,6 +58,8 @@ def _open(state: State) -> list[int]:
 def fold(own: Closes, passage: Passage) -> None:
     """Open and close it in the order of time, and close it for those who are forgotten."""
     state, report = passage.state, passage.report
+    if not own.waiting and not own.hanging:
+        return
     awaited = {number for number, process in state.processes.items() if process.ahead}  # that it hangs may come yet
     ready = [entry for entry in own.waiting if entry[0] <= passage.end and (entry[2] >= 0 or entry[1] not in awaited)]
     own.waiting = [entry for entry in own.waiting if entry not in ready]

@@ -11,7 +11,7 @@ from rules.settling.completeness import REMEMBERED
 from rules.vocabulary.objectives import SECOND
 from rules.vocabulary.slices import Mark
 from tests.rules.histories import History, Store, number
-from tests.rules.liveness_of import at_once, row_by_row
+from tests.rules.liveness_of import row_by_row
 from tests.rules.splits import WAYS
 from tests.rules.whole import Told, whole
 
@@ -30,18 +30,6 @@ def hangs(h: History) -> Told:
     return Told(NAME, (R,), told, since, 1.006, 1.005, "opened")
 
 
-@pytest.mark.parametrize("fed", [row_by_row, at_once])
-def test_it_is_told_once_and_ends_once_whatever_time_passes(fed: Callable[[History], Store]) -> None:
-    h = History()
-    opened = hangs(h)
-    h.mark(1.0)
-    h.row("r", "close")
-    for _ in range(5):
-        h.mark(1.0)
-    closed = Told(NAME, (R,), f"{NAME} ended after 1.0 s", {"process": R, "lasted_s": 1.005}, 2.01, None, "closed")
-    assert whole(fed(h), [NAME]) == [opened, closed]
-
-
 def test_it_waits_for_log_time() -> None:
     """That it returned is known before log time has come to either."""
     h = History()
@@ -56,16 +44,20 @@ def test_it_waits_for_log_time() -> None:
 
 
 @FED
-def test_it_lasts_until_the_client_returns_however_complete_its_log_is(fed: Callable[[History], Store]) -> None:
+@pytest.mark.parametrize(("seconds", "lasted", "at"), [(1, 1.005, 2.01), (20, 20.043, 21.048)])
+def test_it_lasts_until_the_client_returns_however_complete_its_log_is(
+    fed: Callable[[History], Store], seconds: int, lasted: float, at: float
+) -> None:
     """The row that says that it hangs is the last that anybody waits for."""
     h = History()
     opened = hangs(h)
-    for _ in range(20):
+    for _ in range(seconds):
         h.mark(1.0)
     h.row("r", "close")
     for _ in range(5):
         h.mark(1.0)
-    closed = Told(NAME, (R,), f"{NAME} ended after 20.0 s", {"process": R, "lasted_s": 20.043}, 21.048, None, "closed")
+    told = {"process": R, "lasted_s": lasted}
+    closed = Told(NAME, (R,), f"{NAME} ended after {seconds}.0 s", told, at, None, "closed")
     assert whole(fed(h), [NAME]) == [opened, closed]
 
 
