@@ -17,7 +17,7 @@ if __name__ == "__main__":
 
     if sys.argv[1:] == ["pyspark.worker"]:
         with suppress(ImportError):  # the task that misses it says so; what this process says is nobody's
-            import_module("streaming_jobs.verdicts.operator")  # with all that it imports
+            import_module("streaming_jobs.verdicts.part_checks")  # with all that it imports
     gc.collect()
     gc.freeze()
     manager()

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 import orjson
 import pandas as pd
 import pyarrow as pa
 import pytest
+from pyspark import cloudpickle
 from pyspark.sql.streaming.tws_tester import TwsTester
 
 from rules.step import Stepped, Stored, UnknownFormat, step
@@ -18,7 +22,8 @@ from rules.vocabulary.slices import Place, Slice, to_table
 from streaming_jobs.history.bundles import BUNDLE_KEYS, PER_PART, bundles_of, unpack
 from streaming_jobs.verdicts.checks import Check
 from streaming_jobs.verdicts.kept import Kept, Recent, dump, load
-from streaming_jobs.verdicts.operator import Part, verdict_rows
+from streaming_jobs.verdicts.operator import verdict_rows
+from streaming_jobs.verdicts.part import Part
 from tests.streaming_jobs.checks import instead
 from tests.streaming_jobs.probe_log import duplicates, loose
 
@@ -95,6 +100,25 @@ def test_it_is_the_checks_with_their_state_kept() -> None:
         stored.take(expected)
         assert operator.state() == (expected.hot, None, 0)
         assert operator.chunks() == stored.chunks
+
+
+def test_who_asks_what_state_there_is_imports_nothing_else(tmp_path: Path) -> None:
+    """Spark begins a process for that at each start of a stream."""
+    (tmp_path / "part").write_bytes(cast(Any, cloudpickle).dumps(Part(Objectives(), Check())))
+    program = (
+        "import pickle, sys; from pathlib import Path\n"
+        "import pyspark.sql.streaming.transform_with_state_driver_worker\n"
+        "part = pickle.loads(Path(sys.argv[1]).read_bytes())\n"
+        "class Handle:\n"
+        "    def getValueState(self, name, columns): print(name, columns, sep=': ')\n"
+        "    getMapState = lambda self, name, key, value: print(name, key, value, sep=': ')\n"
+        "part.init(Handle()); part.close()\n"
+        "print(*{'numpy', 'pandas', 'pyarrow', 'rules'} & set(sys.modules))\n"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path / "part")]
+    ran = subprocess.run(command, cwd=Path(__file__).parents[2], check=True, capture_output=True, text=True)
+    state = ["partitions: kept binary", "chunks: partition int, name string: chunk binary"]
+    assert ran.stdout.splitlines() == [*state, ""]
 
 
 class _Deletes:

@@ -58,7 +58,7 @@ def test_too_many_open_files_are_named(spark: SparkSession, tmp_path: Path) -> N
 
 
 def _forked_with(_: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    there = "streaming_jobs.verdicts.operator" in sys.modules and gc.get_freeze_count() > 10_000
+    there = "streaming_jobs.verdicts.part_checks" in sys.modules and gc.get_freeze_count() > 10_000
     yield pa.RecordBatch.from_pydict({"there": [there], "parent": [os.getppid()]})
 
 

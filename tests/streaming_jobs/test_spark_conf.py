@@ -128,7 +128,7 @@ def test_what_is_shipped_is_all_of_ours_that_a_task_imports(tmp_path: Path) -> N
     # Without our folder, and without installed packages of ours or of others that were not said to be needed.
     program = (
         "import sys, sysconfig; begun = set(sys.modules)\n"
-        "import streaming_jobs.worker_daemon, streaming_jobs.verdicts.operator, streaming_jobs.history.log_source\n"
+        "import streaming_jobs.worker_daemon, streaming_jobs.verdicts.part_checks, streaming_jobs.history.log_source\n"
         "there = {name.partition('.')[0]: module for name, module in sys.modules.items() if name not in begun}\n"
         "site = sysconfig.get_paths()['purelib']\n"
         "print(*{n for n, m in there.items() if site in (getattr(m, '__file__', None) or '')})\n"
