@@ -7,6 +7,9 @@ Time in which nobody asked does not count. A host that stood still, as one that 
 goes on what it had asked before, and had waited for nothing meanwhile. An observer that runs gives up far sooner, and
 asks again. So where nothing was given up for longer than `RECENT` it is asked in vain anew from the next question on,
 or, where that was under way meanwhile, from its end. What was told holds until somebody is answered.
+
+Neither does an outage of all count as a run's own: all are back at about the same time, not at the same moment, and who
+is a second later than another was not cut off alone.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
+from rules.kept.outages import SLACK
 from rules.vocabulary.objectives import SECOND
 from rules.vocabulary.slices import NO_LOGIN
 
@@ -88,9 +92,23 @@ class Side:
 
     def end(self, at: int) -> None:
         """It is asked in vain no more."""
-        self.spells = [*self.spells, [self.since, self.opened, at]][-KEPT:]
+        self._keep([self.since, self.opened, at])
         self.asked = self.unanswered = self.asker = self.opened = self.told = -1
         self.words, self.runs = {}, []
+
+    def _keep(self, spell: list[int]) -> None:
+        """Room is made for it by the oldest that explains nothing, being short: where two take turns in being answered
+        there is one each second."""
+        self.spells = [*self.spells, spell]
+        if len(self.spells) > KEPT:
+            short = (i for i, (since, opened, end) in enumerate(self.spells) if opened < 0 and end - since < SLACK)
+            del self.spells[next(short, 0)]
+
+    def left_alone(self, at: int) -> None:
+        """The others, who were not answered either, are again: what is told of it by itself counts from then."""
+        if self.unanswered >= 0 and self.told < 0:
+            self._keep([self.since, self.opened, at])
+            self.asked, self.opened = at, -1
 
     def forget(self, before: int) -> None:
         """Drop what was over before then."""

@@ -145,7 +145,7 @@ def _follow(own: Reach, event: list[Any], report: Report) -> None:
             _tick(own, run, time, report)
         return
     run = words.get("run") or ""
-    for name, side in (("", own.whole), (run, own.of(run))):
+    for name, side in ((run, own.of(run)), ("", own.whole)):  # who ends what is told of all is not left alone by that
         if kind == _ANSWERED:
             if side.answers(invoked):
                 _end(own, name, time, report)
@@ -254,8 +254,12 @@ def _others_are_answered(own: Reach, time: int) -> bool:
 
 
 def _stands_alone(own: Reach, side: Side, time: int) -> bool:
-    """Is it told of a run by itself? Where nobody at all is answered, that is told of all together."""
-    return side.told >= 0 or (own.whole.opened < 0 and _others_are_answered(own, time))
+    """Is it told of a run by itself? Where nobody at all is answered, that is told of all together; and all are back at
+    about the same time, not at the same moment."""
+    if side.told >= 0:
+        return True
+    back = max((end for since, _, end in own.whole.spells if end - since > RECENT), default=-1)
+    return own.whole.opened < 0 and _others_are_answered(own, time) and time - back > RECENT
 
 
 def _goes_on(own: Reach, side: Side, time: int, report: Report) -> bool:
@@ -282,6 +286,9 @@ def _end(own: Reach, run: str, time: int, report: Report) -> None:
     ended = max(time, side.opened)
     if side.told >= 0:
         _tell(own, run, "ended", ended, ended, report)
+    if not run and side.opened >= 0:
+        for one in own.alone.values():
+            one.left_alone(ended)
     side.end(ended)
 
 

@@ -99,16 +99,55 @@ def test_who_is_not_cut_off_alone(how: str, fed: Callable[[History], Store]) -> 
 
 
 @FEEDS
-def test_who_is_not_back_with_the_others_is_told_by_itself(fed: Callable[[History], Store]) -> None:
+def test_who_is_not_back_with_the_others_is_told_by_itself_once_they_have_been_for_as_long(
+    fed: Callable[[History], Store],
+) -> None:
     h = History()
     side_by_side(h, 10)
     side_by_side(h, 40, east=False, west=False)
-    side_by_side(h, 20, west=False)
+    side_by_side(h, 45, west=False)
     side_by_side(h, 5)
     store = fed(h)
     assert events(store, "cluster-unreachable") == [
-        ("opened", (), 40), ("closed", (), 50), ("opened", ("west",), 51), ("closed", ("west",), 70),
+        ("opened", (), 40), ("closed", (), 50), ("opened", ("west",), 81), ("closed", ("west",), 95),
     ]  # fmt: skip
+    one = next(f for f in opened(store, "cluster-unreachable") if f.id == ALONE)
+    assert one.message == (
+        "no request of run west to broker 3 (of 1, 2, 3) has been answered for 31 s, those of run east are"
+    )
+
+
+@FEEDS
+@pytest.mark.parametrize(("later", "alone"), [(8, False), (25, True)])
+def test_after_a_time_without_answers_that_was_too_short_to_tell_who_is_not_back_has_half_a_liveness_objective(
+    later: int, alone: bool, fed: Callable[[History], Store]
+) -> None:
+    h = History()
+    born(h, "writer of west", "writer-1", "west")
+    side_by_side(h, 10)
+    side_by_side(h, 25, east=False, west=False)
+    side_by_side(h, later, west=False)
+    side_by_side(h, 40)
+    store = fed(h)
+    expected = [("opened", ("west",), 51), ("closed", ("west",), 60)] if alone else []
+    assert events(store, "cluster-unreachable") == expected
+    assert {f.implied_by for f in opened(store, "stuck-producer")} == ({ALONE} if alone else set())
+
+
+@FEEDS
+@pytest.mark.parametrize("later", [1, 5, 25])
+def test_who_is_back_somewhat_later_than_the_others_was_cut_off_with_them(
+    later: int, fed: Callable[[History], Store]
+) -> None:
+    h = History()
+    born(h, "writer of west", "writer-1", "west")
+    side_by_side(h, 10)
+    side_by_side(h, 50, east=False, west=False)
+    side_by_side(h, later, west=False)
+    side_by_side(h, 40)
+    store = fed(h)
+    assert events(store, "cluster-unreachable") == [("opened", (), 40), ("closed", (), 60)]
+    assert {f.implied_by for f in opened(store, "stuck-producer")} == {cause_id("cluster-unreachable", "c")}
 
 
 @FEEDS
