@@ -119,6 +119,7 @@ class IntegrityJob:
         self._unwritten = list(unwritten)
         self._log_watch: LogWatch | None = None
         self._stopping = threading.Event()
+        self._abandoned = False
         self._busy = threading.Lock()  # held while a batch is in our hands
         self._busy_since: float | None = None
         self._sink_lock = threading.Lock()
@@ -186,7 +187,7 @@ class IntegrityJob:
         query = self._query
         with self._busy:  # the running batch's writes, or a rebuild's
             number = self._last_batch
-        if query is not None:
+        if query is not None and not self._abandoned:
             await_commit(query, self._config.checkpoint_path / "commits", number)
             try:
                 query.stop()
@@ -200,6 +201,7 @@ class IntegrityJob:
 
     def abandon(self) -> None:
         """Leave everything as it is, for the JVM is gone, or goes: nothing is finished, and nothing begun."""
+        self._abandoned = True
         self._stopping.set()
         self._ended.set()
 

@@ -48,9 +48,16 @@ def told_since(query: StreamingQuery, seen: int) -> list[dict[str, Any]]:
 
 def await_commit(query: StreamingQuery, commits: TableLocation, number: int) -> None:
     """Spark commits a batch after our callback has returned; stopping before that would only run it again. `commits`:
-    where it does. Some seconds at most."""
+    where it does. Some seconds at most: a store that does not answer is asked again."""
     deadline = time.monotonic() + _COMMIT_WAIT
-    while number >= 0 and number not in numbers(commits) and time.monotonic() < deadline:
+    while number >= 0 and not _is_there(number, commits) and time.monotonic() < deadline:
         if not is_active(query):
             return
         time.sleep(0.1 if isinstance(commits, TableUrl) else 0.01)
+
+
+def _is_there(number: int, commits: TableLocation) -> bool:
+    try:
+        return number in numbers(commits)
+    except OSError:
+        return False

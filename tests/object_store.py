@@ -89,7 +89,7 @@ def known_here(told: int | Mapping[str, str], monkeypatch: pytest.MonkeyPatch) -
 class Proxy(ThreadingHTTPServer):
     """Passes requests on. `unavailable` of them are answered 503 instead, and while it is `away` none is answered; of
     `lost` commits the answer never comes. `refusal`, where it is set, is the answer to everything. With `overwrites` an
-    object is put although there is one."""
+    object is put although there is one. `without`: what is below a path with these words in it is answered 503."""
 
     daemon_threads = True
 
@@ -98,6 +98,7 @@ class Proxy(ThreadingHTTPServer):
         self.behind, self.unavailable, self.lost, self.delay = port, 0, 0, 0.0
         self.away = self.overwrites = False
         self.refusal: tuple[int, bytes] | None = None
+        self.without: str | None = None
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Clients hang up too."""
@@ -123,6 +124,9 @@ class _Pass(BaseHTTPRequestHandler):
             return
         if self.server.refusal is not None:
             self._answer(*self.server.refusal)
+            return
+        if self.server.without is not None and self.server.without in self.path:
+            self._answer(503, b"")
             return
         if self.server.unavailable:
             self.server.unavailable -= 1

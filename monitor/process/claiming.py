@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from threading import Event
-from typing import Final
+from typing import Final, TypeVar
 
 from streaming_jobs.checkpoint_claim import claimed
 from streaming_jobs.config import JobConfig
@@ -24,6 +24,7 @@ from streaming_jobs.tables.fence import fenced
 from streaming_jobs.tables.lease import Lease
 
 Say = Callable[[str], None]
+T = TypeVar("T")
 
 _ASK_AGAIN: Final = 1.0
 """Seconds between two questions of one that waits."""
@@ -68,11 +69,27 @@ class Claim:
             self._ending.callback(lease.release)
             lease.keep(on_lost)
             self.lease = lease
-            close_to_others(tables)
+            self.asked_until_there(lambda: close_to_others(tables))
             self._leave_what_is_old(lease)
         if self._waits:
             self._say("the other monitor has ended: this one takes over")
         return True
+
+    def asked_until_there(self, ask: Callable[[], T]) -> T:
+        """What the tables answer. A store that is away is waited for by who stood by, and has taken over: it was there
+        a moment ago, and nobody else is at work. Raises `TableError`."""
+        waits = False
+        while True:
+            try:
+                return ask()
+            except TableError as error:
+                over = self._stopping.is_set() or (self.lease is not None and self.lease.lost is not None)
+                if not self._standby or over:
+                    raise
+                if not waits:
+                    self._say(f"the tables are asked for again until they are there: {str(error).rstrip('.')}")
+                waits = True
+                self._stopping.wait(_ASK_AGAIN)
 
     def _home(self) -> str:
         """Which checkpoint this is, whoever has it: a shared one's URL, or what stands beside one on this disk."""

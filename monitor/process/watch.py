@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
@@ -121,10 +122,9 @@ class Watch:
     def start(self) -> None:
         """Everything up to the first batch. May be called in a thread of its own, and `stop` from another."""
         alerts = self._config.alerts
-        if not self._claim():
+        claim = self._claim()
+        if not self.at_work:
             return
-        require_reachable(self._config.job.history_path)
-        require_conditional_puts(self._config.job.tables_path)
         if self._config.evidence.used:
             self._ending.callback(begin_intake(self._config, self._say))
         log = self._log(alerts.log)
@@ -139,8 +139,10 @@ class Watch:
         if alerts.metrics:
             served = OfCluster(self.metrics.registry, self._cluster)
             self.url = serve(self._config, board, served, self._say, self._ending)
-        recorded = read_table(self._config.job.tables_path, "findings")
-        states = read_table(self._config.job.tables_path, "partition_state")
+        tables = self._config.job.tables_path
+        recorded, states = (
+            claim.asked_until_there(partial(read_table, tables, name)) for name in ("findings", "partition_state")
+        )
         begin(self.metrics, recorded, states)
         paging.begin(recorded_events(of_incidents(recorded, datetime.now(UTC)).to_pylist()))
         board.begin(recorded, states)
@@ -163,15 +165,21 @@ class Watch:
             self._checks.take_over(StallNote(keeping.kept(KEPT_AS)), recorded)
             self._checks.start()
 
-    def _claim(self) -> bool:
-        """Whether the data are ours; False where a stop was asked for while another monitor had them."""
+    def _claim(self) -> Claim:
+        """Make the data ours, so that we are `at_work`; or not, where a stop was asked for while another had them."""
         job = self._config.job
         require_reachable(job.tables_path, "The tables")
+        if self._standby:  # nobody is there to mend what is wrong when it takes over
+            require_reachable(job.history_path)
+            require_conditional_puts(job.tables_path)
         prepare = self._prepare if self._standby else None
         claim = Claim(job, self._say, self._stopping, self._ending, prepare=prepare)
         self.at_work = claim(self._leave)
         self._lease = claim.lease
-        return self.at_work
+        if self.at_work and not self._standby:
+            require_reachable(job.history_path)
+            require_conditional_puts(job.tables_path)
+        return claim
 
     def _keeping(self) -> Keeping:
         """Where it is kept what receivers were told, and silences."""

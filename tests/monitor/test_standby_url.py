@@ -97,6 +97,30 @@ def test_it_waits_for_the_lease_and_another_is_refused(tables: TableUrl, server:
     assert said(tmp_path)[-1].startswith(f"offsetwatch: metrics cannot be served on 127.0.0.1:{port}: ")
 
 
+@pytest.mark.evening
+def test_a_store_that_goes_away_as_it_takes_over_is_waited_for(
+    tables: TableUrl, server: int, tmp_path: Path
+) -> None:  # fmt: skip
+    """Nobody else is at work then. What comes after the tables is Spark, which has no Java here."""
+    with proxy_to(server) as proxy, held(tables) as holder:
+        asked = environment(proxy.server_port) | {
+            "OFFSETWATCH_JOB__TABLES": str(tables), "OFFSETWATCH_ALERTS__METRICS": "false",
+            "JAVA_HOME": str(tmp_path / "none"), "PATH": str(tmp_path),
+        }  # fmt: skip
+        with ended(started("monitor", "--standby", cwd=tmp_path, **asked)) as standby:
+            until(lambda: any("standing by: " in line for line in said(tmp_path)), tmp_path)
+            proxy.without = "findings"
+            holder.kill()
+            asking = "offsetwatch: the tables are asked for again until they are there: "
+            until(lambda: any(line.startswith(asking) for line in said(tmp_path)), tmp_path)
+            assert standby.poll() is None
+            proxy.without = None
+            assert standby.wait(timeout=300) == 2
+    lines = said(tmp_path)
+    assert [line for line in lines if line.startswith(asking)] == [line for line in lines if "503" in line]
+    assert "Java" in lines[-1]
+
+
 @pytest.mark.long
 def test_a_checkpoint_of_ones_own_is_left_where_another_monitor_was_at_work_since(
     tables: TableUrl, tmp_path: Path
