@@ -20,6 +20,7 @@ from monitor.process.reach import connection
 from probes.kafka.client import admin_settings, open_admin
 from probes.topics.probe_topics import ProbeTopics, layout_of
 from tests.monitor.commands import COMMAND, offsetwatch, started
+from tests.waiting import looks
 
 FEW = {
     "OFFSETWATCH_PROBES__TOPICS__PARTITIONS": "2",
@@ -118,8 +119,9 @@ class Host:
 def until(holds: Callable[[], object], hosts: Sequence[Host], seconds: float = 300.0) -> None:
     """Wait until it holds, while these hosts' commands run."""
     limit = time.monotonic() + seconds
-    while not holds():
+    for _ in looks(0.5):
+        if holds():
+            return
         for host in hosts:
             assert host.child is None or host.child.poll() is None, host.said
         assert time.monotonic() < limit, "\n".join(host.said for host in hosts)
-        time.sleep(0.5)

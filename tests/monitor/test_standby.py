@@ -22,6 +22,7 @@ from streaming_jobs.location import TableLocation
 from streaming_jobs.tables.delta_tables import read_table
 from tests.monitor.commands import PROJECT, started
 from tests.streaming_jobs.probe_log import commit, duplicates
+from tests.waiting import looks
 
 HOLDER = """
 import sys, time
@@ -60,9 +61,10 @@ def said(folder: Path) -> list[str]:
 def until(holds: Callable[[], object], folder: Path, seconds: float = 300) -> float:
     """Wait; how long it took."""
     began = time.monotonic()
-    while not holds():
+    for _ in looks(0.05):
+        if holds():
+            break
         assert time.monotonic() < began + seconds, said(folder)
-        time.sleep(0.05)
     return time.monotonic() - began
 
 

@@ -24,6 +24,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from deploy.local_kafka import LocalKafka
 from tests.monitor.commands import PROJECT, offsetwatch, started
+from tests.waiting import looks
 
 pytestmark = pytest.mark.kafka
 
@@ -54,16 +55,14 @@ def running(*arguments: str, folder: Path, kafka: LocalKafka) -> Iterator[subpro
             child.wait()
 
 
-def until(
-    holds: Callable[[], object], child: subprocess.Popen[str], folder: Path, seconds: float, *, every: float = 0.2
-) -> None:
-    """`every` so many seconds it is asked."""
+def until(holds: Callable[[], object], child: subprocess.Popen[str], folder: Path, seconds: float) -> None:
     limit = time.monotonic() + seconds
-    while not holds():
+    for _ in looks(0.2):
+        if holds():
+            return
         said = (folder / "err.txt").read_text()
         assert child.poll() is None, f"ended with {child.returncode}: {said}"
         assert time.monotonic() < limit, said
-        time.sleep(every)
 
 
 def terminated(child: subprocess.Popen[str], folder: Path, seconds: float) -> str:
@@ -112,7 +111,7 @@ def check_that_the_checks_outlive_their_jvm(
     listed = subprocess.run(["pgrep", "-P", str(child.pid), "java"], capture_output=True, text=True, check=True)
     os.kill(int(listed.stdout), signal.SIGKILL)
     until(lambda: "the checks go on, after " in (folder / "err.txt").read_text(), child, folder, 480)
-    until(lambda: scraped()["offsetwatch_batches_total"] > before + 1, child, folder, 240, every=1.0)
+    until(lambda: scraped()["offsetwatch_batches_total"] > before + 1, child, folder, 240)
     said = (folder / "err.txt").read_text()
     assert "Traceback" not in said
     assert said.count("offsetwatch: the checks have stopped and begin again until they go on: ") == 1
@@ -211,7 +210,7 @@ def test_monitor_with_probes(kafka: LocalKafka, tmp_path: Path) -> None:
             return samples
 
     with running("monitor", "--probes", folder=tmp_path, kafka=kafka) as child:
-        until(lambda: scraped().get("offsetwatch_batches_total", 0) >= 2, child, tmp_path, 480, every=1.0)
+        until(lambda: scraped().get("offsetwatch_batches_total", 0) >= 2, child, tmp_path, 480)
         seen = scraped()
         assert seen["offsetwatch_records_checked_total"] > 0
         assert seen["offsetwatch_probe_records_acknowledged_total"] > 0

@@ -32,6 +32,7 @@ from probes.topics.probe_topics import ProbeTopics
 from probes.topology import Broker
 from rules.vocabulary.slices import SLICE_SCHEMA
 from tests.known import known
+from tests.waiting import looks
 
 Row = dict[str, Any]
 
@@ -138,9 +139,10 @@ class History:
 
 def until(condition: Callable[[], object], within: float = 300.0) -> None:
     end = time.monotonic() + within
-    while not condition():
+    for _ in looks(0.1):
+        if condition():
+            return
         assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.1)
 
 
 def test_the_fleet_is_what_was_asked_for() -> None:

@@ -31,6 +31,7 @@ from tests.rules.histories import History
 from tests.streaming_jobs.checking import check_all
 from tests.streaming_jobs.checks import instead
 from tests.streaming_jobs.probe_log import commit, duplicates, loose
+from tests.waiting import looks
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -50,15 +51,12 @@ class Told:
 
 def until(met: Callable[[], bool], seconds: float = 400.0, *, doing: Callable[[], None] = lambda: None) -> None:
     """`doing` comes before each look."""
-
-    def now_met() -> bool:
-        doing()
-        return met()
-
     deadline = time.monotonic() + seconds
-    while not now_met():
+    for _ in looks(0.02):
+        doing()
+        if met():
+            return
         assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.02)
 
 
 def has_told(told: Told, batches: int) -> bool:

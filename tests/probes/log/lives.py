@@ -19,6 +19,7 @@ from deltalake import DeltaTable
 from probes.log.journals.journal import Journal, Life
 from rules.vocabulary.slices import SLICE_SCHEMA, Run, Slice
 from rules.vocabulary.times import micros
+from tests.waiting import looks
 
 BEGIN = datetime(2026, 3, 1, 12, tzinfo=UTC)
 TOPIC_ID, TOPIC = "topic-id", "probe"
@@ -224,9 +225,10 @@ def check_marks(table: Path) -> int:
 
 def wait_for(condition: Callable[[], object], seconds: float = 60) -> None:
     until = time.monotonic() + seconds
-    while not condition():
+    for _ in looks(0.01):
+        if condition():
+            return
         assert time.monotonic() < until
-        time.sleep(0.01)
 
 
 def marks_of(rows: list[dict[str, Any]], version: int, partition: int = 0) -> dict[int, tuple[int, Any]]:
