@@ -3,7 +3,8 @@
 Of a healthy transaction nothing is told to stage 2. A value that is absent asks one question: the transaction's own
 rows say which values it wrote, and where; the earliest ok poll at read_committed that holds one of them proves that the
 transaction is torn. It is asked again until then, or until its partitions have told that all of it is absent: a lost
-transaction is not torn. Whoever has the rows gives those that `own_rows` and `polls_of` pick.
+transaction is not torn. Values that are shown later than a reader had gone over them are not absent. Whoever has the
+rows gives those that `own_rows` and `polls_of` pick.
 """
 
 from __future__ import annotations
@@ -90,7 +91,25 @@ def answer(question: Question, wrote: Values, polls: pa.Table) -> Finding | None
     seen = list(_first_seen(question, wrote, polls))
     if not seen:
         return None
-    return torn(min(seen, key=lambda one: (one["at"], order_of(one))), min(question.facts, key=order_of))
+    first = min(seen, key=lambda one: (one["at"], order_of(one)))
+    absent = [fact for fact in question.facts if not _is_late(question, fact, first["at"], polls)]
+    return torn(first, min(absent, key=order_of)) if absent else None
+
+
+def _is_late(question: Question, absent: dict[str, Any], seen: int, polls: pa.Table) -> bool:
+    """Was any of what is `absent` polled after all, by when both were known: that it is, and that another one was
+    `seen`? Or any other that is absent from its partition: then whoever reads there may be about to be shown the rest.
+    What was told to be absent later than that still is."""
+    until = max(seen, absent["at"])
+    for fact in question.facts:
+        place = fact["topic"], fact["partition"]
+        if place != (absent["topic"], absent["partition"]):
+            continue
+        values = [(fact["writer"], fact["seq"], fact["seq"] + fact["length"])]
+        since = -1 if fact == absent else absent["at"]
+        if any(since <= one["at"] <= until for one in _first_seen(question, {place: values}, polls)):
+            return True
+    return False
 
 
 def is_ripe(question: Question, wrote: Values, through: Through) -> bool:

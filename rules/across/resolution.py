@@ -36,6 +36,7 @@ import pyarrow.compute as pc
 from rules.across import shared_conditions, transforms
 from rules.across.lookups import EVIDENCE, Question, order_of, torn
 from rules.arrays.intervals import EMPTY, Ints
+from rules.checks.given_up import AGAIN
 from rules.kept import codec
 from rules.kept.codec import Table, UnknownFormat
 from rules.vocabulary.finding import FACT_SCHEMA, Finding
@@ -268,6 +269,7 @@ def _of_transaction(facts: list[tuple[dict[str, Any], bool]], told: bool) -> tup
     if not seen:
         return [], told
     found: list[Finding] = []
+    facts = list(_standing(facts))
     absent = [f for f, _ in facts if f["kind"] == "absent"]
     proof = min(seen, key=order_of)
     first_proof = not any(f["kind"] == "visible" and not new for f, new in facts)
@@ -281,6 +283,18 @@ def _of_transaction(facts: list[tuple[dict[str, Any], bool]], told: bool) -> tup
         elif fact["kind"] == "absent" and fact["outcome"] == "info":
             found.extend(_lost(fact, proof))
     return found, told or bool(absent)
+
+
+def _standing(facts: list[tuple[dict[str, Any], bool]]) -> Iterator[tuple[dict[str, Any], bool]]:
+    """Without what had been absent from a partition where the transaction became visible after that."""
+    again: dict[tuple[str, int], int] = {}
+    for fact, _ in facts:
+        if fact["kind"] == "visible" and (at := orjson.loads(fact["about"] or "{}").get(AGAIN)) is not None:
+            place = fact["topic_id"], fact["partition"]
+            again[place] = max(again.get(place, -1), at)
+    for fact, new in facts:
+        if fact["kind"] != "absent" or fact["at"] > again.get((fact["topic_id"], fact["partition"]), -1):
+            yield fact, new
 
 
 def _guarded(fact: dict[str, Any], proof: dict[str, Any]) -> Finding:

@@ -20,7 +20,7 @@ import numpy as np
 from rules.arrays import intervals
 from rules.arrays.columns import INFO, OK
 from rules.arrays.intervals import EMPTY, Bools, Ints, indices
-from rules.checks.transaction_runs import ABSENT, UNKNOWN, WAITING, Outcomes, Written
+from rules.checks.transaction_runs import ABSENT, LATE, UNKNOWN, WAITING, Outcomes, Written
 from rules.kept.check import Passage
 from rules.kept.codec import concat, names, take
 from rules.kept.state import NEVER, Spans, State
@@ -106,13 +106,17 @@ def _stamp(own: Outcomes, state: State, wanted: Bools, went: passes.Timed, at: i
         return
     rows, given_again = own.written, state.given_again
     again = placed & intervals.touched(given_again.start, given_again.end, rows.low, rows.high)
+    again |= placed & (rows.shown == LATE)
     _stamp_over(own, placed & ~again, Spans(*intervals.merge(went.start, went.end)), at, grace)
-    for i in indices(again).tolist():  # where offsets were given again, what came after counts
+    for i in indices(again).tolist():  # where offsets were given again, or a hole was filled, what came after counts
         rows, one = own.written, np.zeros(len(own.written), bool)
         one[i] = True
-        sent = int(rows.invoked[i]), int(rows.boot[i])
-        spans = passes.over(state, went, (int(rows.low[i]), int(rows.high[i])), sent)
-        _stamp_over(own, one, spans, at, grace)
+        place, sent = (int(rows.low[i]), int(rows.high[i])), (int(rows.invoked[i]), int(rows.boot[i]))
+        filled, by = bool(rows.shown[i] == LATE), at
+        if filled:  # `at` may be when the first went over the hole
+            there = (went.start < place[1]) & (went.end > place[0])
+            by = max(at, -(-int(went.until[there].max(initial=-1)) // TICK) * TICK)
+        _stamp_over(own, one, passes.over(state, went, place, sent, filled=filled), by, grace)
 
 
 def _stamp_over(own: Outcomes, placed: Bools, spans: Spans, at: int, grace: int) -> None:

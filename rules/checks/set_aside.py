@@ -49,10 +49,11 @@ def needs(own: Outcomes, asked: Asked, kept: tuple[int, int]) -> set[str]:
             *map(parcel_name, each(wanted.parcel)),
             *chunk_names(wanted.writer, wanted.low, wanted.high - wanted.low),
         }
-        names.update(map(given_up.chunk_name, each(wanted.writer[wanted.unsure == 1])))
         back = int(wanted.runs.sum())
     sent = asked.columns.sent
     most = len(own.written) + len(sent) + back
+    if back:
+        names |= given_up.new_parts(own, most)
     if most <= min(kept):
         return names
     unsure = np.count_nonzero(own.written.type == INFO) + np.count_nonzero(asked.columns.type[sent.row] == INFO)

@@ -66,11 +66,11 @@ def arrive(own: Outcomes, new: News) -> None:
 def fold(own: Outcomes, passage: Passage) -> None:
     """Decide what can be decided now; all there is, where the history is finished."""
     returned = set_aside.take_back(own, passage)
+    given_up.recognise(own, passage)
     partial_reads.judge(own, passage.polls, passage.report, list_each=passage.finished)
     if len(own.written):
         _decide(own, passage, returned)
     set_aside.wake(own, passage)
-    given_up.recognise(own, passage)
     given_up.forget(own, passage)
     _forget_names(own)
     passage.lives = partial(_lives, own)
@@ -280,7 +280,7 @@ def _end_operations(own: Outcomes, passage: Passage, whole: Bools) -> Bools:
     """The rows of indefinite transactions of which every row is decided, or polled as a `whole`. What showed nothing
     is written down, and where all of it is absent, whoever waits for the operation is told."""
     rows = own.written
-    ended = np.zeros(len(rows), bool)
+    ended, nowhere = np.zeros(len(rows), bool), list[Written]()
     by_operation: dict[tuple[int, int], list[int]] = {}
     for i in indices((rows.type == INFO) & (rows.txn >= 0)).tolist():
         by_operation.setdefault((int(rows.process[i]), int(rows.op[i])), []).append(i)
@@ -296,8 +296,9 @@ def _end_operations(own: Outcomes, passage: Passage, whole: Bools) -> Bools:
             continue
         if (fates == ABSENT).all():
             passage.refused[operation] = -(-int(rows.due[mine].max()) // TICK) * TICK
-        if not passage.finished:
-            given_up.give_up(own, passage, take(rows, mine))
+        nowhere.append(take(rows, mine))
+    if not passage.finished:
+        given_up.give_up(own, passage, nowhere)
     return ended
 
 

@@ -38,8 +38,9 @@ WAITING, ABSENT, UNKNOWN = range(3)
 never be known, since it lies below the log start or somebody's log is missing."""
 
 
-SEEN, JUDGED = 1, 2
-"""A value of the run was polled; and it is known whether it may be visible (`rules.checks.zombie_writes`)."""
+SEEN, JUDGED, LATE = 1, 2, 3
+"""A value of the run was polled; it is known, too, whether it may be visible (`rules.checks.zombie_writes`); and that
+was after the run had been given up, or another one of its operation (`rules.checks.given_up`)."""
 
 
 @dataclass(slots=True)
@@ -83,10 +84,13 @@ class Written(Table):
 
 @dataclass(slots=True)
 class GivenUp(Table):
-    """Writers of which indefinite runs are kept in a chunk (`rules.checks.given_up`), one entry for each such run;
-    `until`: an offset beyond which it does not lie, -1 where that is unknown."""
+    """Indefinite runs that are kept in parts (`rules.checks.given_up`); `until`: an offset beyond which each does not
+    lie, -1 where that is unknown."""
 
+    part: Ints = field(default_factory=lambda: EMPTY)
     writer: Ints = field(default_factory=lambda: EMPTY)
+    seq: Ints = field(default_factory=lambda: EMPTY)
+    length: Ints = field(default_factory=lambda: EMPTY)
     until: Ints = field(default_factory=lambda: EMPTY)
 
 
@@ -116,9 +120,10 @@ class Aside(Table):
 @dataclass(slots=True)
 class Outcomes:
     """`written` waits; `aside` does in parcels, of which `parcels` have been made, those in `wanted` are taken back in
-    the next step, and others were in their turn at `visited`. `names` are transactional ids, numbered by their places
-    here, at most some more than `written` needs. `guards`: [process, op, offset, writer, seq] of other values that
-    stand where an indefinite run was acknowledged. `partial_reads` counts `G1b` since the start."""
+    the next step, and others were in their turn at `visited`. Of what is `given_up`, `parts` have been made. `names`
+    are transactional ids, numbered by their places here, at most some more than `written` needs. `guards`: [process,
+    op, offset, writer, seq] of other values that stand where an indefinite run was acknowledged. `partial_reads` counts
+    `G1b` since the start."""
 
     written: Written = field(default_factory=Written)
     aside: Aside = field(default_factory=Aside)
@@ -126,6 +131,7 @@ class Outcomes:
     wanted: list[int] = field(default_factory=list)
     visited: int = -1
     given_up: GivenUp = field(default_factory=GivenUp)
+    parts: int = 0
     names: list[str] = field(default_factory=list)
     guards: list[list[int]] = field(default_factory=list)
     partial_reads: int = 0

@@ -155,14 +155,15 @@ def _bound(state: State, passes: Timed, boot: int, *, to: bool) -> Ints:
     return found
 
 
-def over(state: State, passes: Timed, place: tuple[int, int], sent: tuple[int, int]) -> Spans:
-    """What of the offsets `place`, [low, high), was passed after `sent`, (time, boot)."""
+def over(state: State, passes: Timed, place: tuple[int, int], sent: tuple[int, int], *, filled: bool = False) -> Spans:
+    """What of the offsets `place`, [low, high), was passed after `sent`, (time, boot). `filled`: what stands there was
+    shown then, and had been passed as a hole before."""
     own = (passes.start < place[1]) & (passes.end > place[0])
     if ((state.given_again.start < place[1]) & (state.given_again.end > place[0])).any():
         counts = own & after(state, passes, *sent)
     else:
         counts = own & ~before(state, passes, *sent)
-        if ((state.given_twice.start < place[1]) & (state.given_twice.end > place[0])).any():
+        if filled or ((state.given_twice.start < place[1]) & (state.given_twice.end > place[0])).any():
             counts &= (passes.boot == sent[1]) | after(state, passes, *sent)
     return Spans(*intervals.merge(passes.start[counts], passes.end[counts]))
 
