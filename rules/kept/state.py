@@ -419,6 +419,7 @@ class State:
     holes_forgotten: int = -1  # the newest end of those that are not remembered any more
     lost_writers: list[int] = field(default_factory=list)  # of which holes have come since the last tick
     log: Places = field(default_factory=Places)
+    relaid: Places = field(default_factory=Places)  # below the frontier, after a cut: see `rules.settling.window`
     index: Spans = field(default_factory=Spans)  # offsets that hold a value, from `index_from` on
     index_from: int = 0
     passed: Went = field(default_factory=Went)  # by readers in assign mode, while above the log start

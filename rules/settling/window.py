@@ -26,6 +26,9 @@ from rules.kept.state import Moved, Places, Spans, State, concat, take
 INDEX_KEPT: Final = 65_536
 """Stretches of offsets that hold values, kept for readers whose rows come late: each transaction's marker begins one,
 and a partition may have ten a second."""
+RELAID_KEPT: Final = 1_024
+"""Of the runs below the frontier that stand where a log that was cut goes on, the newest: a value that stands twice
+does so within what one producer has in flight."""
 WHAT: Final = "offsets that late readers may have gone over"
 
 
@@ -73,7 +76,7 @@ def place(state: State, chunks: Chunks, new: Places, at: Ints, settled: int | No
     before, frontier = state.log, state.settled if settled is None else settled
     below = concat(_contradicting(before, new, frontier), _moved_to_holes(chunks, before, new, frontier))
     above = concat(below, _above(new, frontier))
-    late, twice = _late_duplicates(new, frontier)
+    late, twice = _late_duplicates(state, chunks, new, frontier)
     if not len(above):
         return Placed(new, at, before, before, twice, late=late)
     above, torn = merged(above)
@@ -92,12 +95,18 @@ def place(state: State, chunks: Chunks, new: Places, at: Ints, settled: int | No
     return Placed(new, at, before, after, again, torn or clashing, late)
 
 
-def _late_duplicates(new: Places, frontier: int) -> tuple[Places, Values]:
+def _late_duplicates(state: State, chunks: Chunks, new: Places, frontier: int) -> tuple[Places, Values]:
     """Of what is placed below the frontier, the values that the same rows place elsewhere as well, and their places: a
-    reader that is late, or an audit, shows by itself that they stand twice."""
+    reader that is late, or an audit, shows by itself that they stand twice. Where a log was cut below the frontier, and
+    goes on, values come there that nobody had placed before: these are compared whichever rows tell of them
+    (`State.relaid`), as are those that the frontier passed since."""
     if not len(new) or int(new.offset.min()) >= frontier:
         return Places(), NO_VALUES
-    all_new, _ = merged(new)
+    low = take(new, new.offset < frontier)
+    unknown = chunks.lacking("placed", values(low.writer, low.seq, low.length))
+    relaid = take(low, intervals.touched_grouped(unknown, low.writer, low.seq, low.seq + low.length))
+    all_new, _ = merged(concat(state.relaid, new))
+    state.relaid = _newest(state, relaid)
     if not _repeats(all_new):
         return Places(), NO_VALUES
     twice = _twice(all_new, np.lexsort((all_new.seq, all_new.writer)))
@@ -105,6 +114,12 @@ def _late_duplicates(new: Places, frontier: int) -> tuple[Places, Values]:
     mine = intervals.touched_grouped(twice, below.writer, below.seq, below.seq + below.length)
     late = take(below, mine)
     return late, twice if len(late) else NO_VALUES
+
+
+def _newest(state: State, below: Places) -> Places:
+    """What was placed below the frontier, and these, as far as the log still has it."""
+    both = concat(state.relaid, below)
+    return take(take(both, both.offset + both.length > state.log_start), slice(-RELAID_KEPT, None))
 
 
 def _contradicting(known: Places, new: Places, frontier: int) -> Places:
@@ -272,6 +287,10 @@ def forget_below(state: State, frontier: int, index_from: int) -> None:
     is dropped beside that, for want of room, is told (`rules.kept.dropped`)."""
     log = state.log
     if len(log) and int(log.offset[0]) < frontier:
+        again = state.given_again
+        below = take(log, log.offset < frontier) if len(again) else Places()
+        below = take(below, intervals.touched(again.start, again.end, below.offset, below.offset + below.length))
+        state.relaid = _newest(state, below)
         state.log = _above(log, frontier)
     if len(state.index.start) > INDEX_KEPT:
         least = min(int(state.index.start[-INDEX_KEPT]), frontier)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-SEEDS_NOT_YET: frozenset[int] = frozenset({66273, 68093})
-"""66273: a listing of before a log was cut, of a host that comes late, bounds the clock of a boot that wrote after it.
-68093: a value that stands twice below the offset up to which the log had been settled before it was cut."""
+SEEDS_NOT_YET: frozenset[int] = frozenset({66273})
+"""66273: a listing of before a log was cut, of a host that comes late, bounds the clock of a boot that wrote after
+it."""
 
 CASES_NOT_YET: frozenset[tuple[str, str]] = frozenset()
 """(situation, twin)."""
