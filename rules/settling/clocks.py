@@ -332,8 +332,21 @@ def _meet_listings(state: State, sends: Sightings, listings: Sightings, *, all_k
                 mine = mine[own.at[last[mine]] + max(apart, 0) <= told]
             if not len(mine):
                 continue
-            for i in _telling(gap[mine], listed.at[mine], mine):
+            mine = mine[gap[mine] >= _least(state, sender, reader)]
+            for i in _telling(gap[mine], listed.at[mine], mine) if len(mine) else ():
                 _bound(state, sender, reader, int(listed.at[i]), int(own.at[last[i]]))
+
+
+def _least(state: State, sender: int, reader: int) -> int:
+    """By how much the clock of `reader` is ahead of that of `sender`, at least, as the boots before that one tell: it
+    began after they had been given records, by clocks that are compared with that of `reader`."""
+    least = -UNKNOWN
+    for earlier in boots_before(state, sender):
+        _, at = state.tops[earlier]
+        bound, begun = ahead(state, earlier, reader), first_done(state, sender)
+        if at >= 0 and bound < UNKNOWN and begun < UNKNOWN:
+            least = max(least, at - bound - begun - SECOND)
+    return least
 
 
 def _tightest(sends: Sightings, polls: Sightings, sender: Ints, other: Bools) -> list[int]:

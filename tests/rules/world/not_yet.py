@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-SEEDS_NOT_YET: frozenset[int] = frozenset({66273})
-"""66273: a listing of before a log was cut, of a host that comes late, bounds the clock of a boot that wrote after
-it."""
+SEEDS_NOT_YET: frozenset[int] = frozenset()
 
 CASES_NOT_YET: frozenset[tuple[str, str]] = frozenset()
 """(situation, twin)."""
