@@ -187,13 +187,14 @@ def probe_run(
     debug: Debug = False,
 ) -> None:
     """Run the probes of this host until SIGTERM or Ctrl-C; everything they did is then in the probe log."""
+    from probes.running.small_process import stay_small
+
+    stay_small()  # before what it concerns is imported
     from monitor.config.names import only
     from monitor.process.probing import open_probes, run
     from monitor.process.program_log import configure, say
     from monitor.process.signals import STOPPED_WITHIN, stop_on_signal
-    from probes.running.small_process import stay_small
 
-    stay_small()
     loaded = loaded_by(config, data, log_format)
     as_json = loaded.alerts.log_format == "json"
     of = f"-{only(loaded, cluster).name}" if cluster is not None else ""

@@ -13,7 +13,8 @@ from rich.text import Text
 
 from alerts.incidents.incident import Incident
 from monitor.commands.findings import STYLE
-from monitor.incidents.overview import ID, Overview, age, clock, silence_words
+from monitor.incidents.ages import age
+from monitor.incidents.overview import ID, Overview, clock, silence_words
 
 SHORT: Final = {"critical": "crit", "warning": "warn"}
 WIDE: Final = 100

@@ -20,6 +20,7 @@ from alerts.incidents.incident import Incident, Names, nameless, of_cluster, whe
 from alerts.incidents.judged import JUDGED, kind_of
 from alerts.incidents.silence import Silence
 from alerts.silences import Silences, silenced
+from monitor.incidents.ages import age
 from monitor.incidents.findings import Filter, tables_of
 from rules.vocabulary.conditions import EVIDENCE_STALLED, EXPLAIN_WHAT_WAITS
 from streaming_jobs.location import TableLocation
@@ -294,15 +295,6 @@ def _health(overview: Overview, newest: datetime) -> str:
         some = f"some of {' and '.join(checked.late)}" if checked.late else "some"
         return f"{rest}, but {some} is checked only through {at} UTC, {age(overview.now - through)} ago"
     return f"{rest}, checked through {at} UTC"
-
-
-def age(span: timedelta) -> str:
-    """A span in its largest unit: 14m."""
-    seconds = max(int(span.total_seconds()), 0)
-    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "m")):
-        if seconds >= size:
-            return f"{seconds // size}{unit}"
-    return f"{seconds}s"
 
 
 def clock(at: datetime, now: datetime, *, seconds: bool) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Final
 
-from monitor.incidents.overview import age
+from monitor.incidents.ages import age
 from probes.running.fleet import FleetStatus
 
 APPENDED_WITHIN: Final = timedelta(seconds=60)

@@ -12,7 +12,8 @@ from typing import Any, Final, Literal
 from alerts.evidence import exact
 from alerts.incidents.incident import Incident, Names, of_cluster, span, where
 from alerts.partition_metrics import readers_lag
-from monitor.incidents.overview import SILENT, Overview, age, clock, silence_json, silence_words, verdict
+from monitor.incidents.ages import age
+from monitor.incidents.overview import SILENT, Overview, clock, silence_json, silence_words, verdict
 from monitor.status.board import Seen
 from monitor.status.traffic import TrafficPace
 

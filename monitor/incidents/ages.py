@@ -1,0 +1,14 @@
+"""How long ago something was, in words. It imports nothing: the probes' process needs it, and none of the checks."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+
+def age(span: timedelta) -> str:
+    """A span in its largest unit: 14m."""
+    seconds = max(int(span.total_seconds()), 0)
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "m")):
+        if seconds >= size:
+            return f"{seconds // size}{unit}"
+    return f"{seconds}s"
