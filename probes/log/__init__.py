@@ -13,5 +13,6 @@ marks.py      how far each process's log is complete
 append_plan.py  what the next append consists of, on disk before it is made
 history.py    the Delta table
 data_files.py its files
+checkpoints.py those of its log
 committer.py  one turn after another
 """

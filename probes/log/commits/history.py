@@ -6,7 +6,8 @@ retry a late success of the first try could not be told from a second append.
 
 Properties of a new table, for an append a second per host:
 
-- a checkpoint every 50 commits, so that a reader that starts replays at most 50 small files;
+- a checkpoint every 50 commits, so that a reader that starts replays at most 50 small files (of a table in a folder, by
+  a process of its own: `checkpoints.py`);
 - log retention 2 hours: of one host 7,200 commits and 144 checkpoints, with which an append takes 30 ms of processor
   time, where 11 ms are the least (20,000: 58 ms, 72,000: 160 ms, measured: many hosts better meet in a topic). What is
   older is deleted with every fiftieth append. A stream that falls further behind than this must rebuild its state;
@@ -32,6 +33,7 @@ from deltalake.exceptions import CommitFailedError, SchemaMismatchError, TableNo
 from deltalake.transaction import AddAction, Transaction
 
 from probes.log.commits import data_files
+from probes.log.commits.checkpoints import Checkpoints
 from probes.log.errors import HistoryConflict, HistoryMismatch, HistoryUnavailable
 from rules.vocabulary.slices import FORMAT_PROPERTY, FORMAT_VERSION, SLICE_SCHEMA
 from rules.vocabulary.table_errors import in_words
@@ -75,6 +77,12 @@ class History:
     _table: Any = None
     _own: tuple[int, Mapping[str, int]] | None = None
     """The table's version that was appended here last, and what of whom."""
+    _checkpoints: Checkpoints | None = None
+    """Who makes those of a table in a folder."""
+
+    def __post_init__(self) -> None:
+        if "://" not in self.uri:
+            self._checkpoints = Checkpoints(Path(self.uri), self.properties.checkpoint_interval)
 
     def id(self) -> str:
         """Delta's own id of the table: another one after it was deleted and made again."""
@@ -119,13 +127,18 @@ class History:
     def close(self) -> None:
         """Forget what was read of it."""
         self._table = self._own = None
+        if self._checkpoints is not None:
+            self._checkpoints.close()
 
     def _append(self, rows: pa.Table, versions: Mapping[str, int], *, tidy: bool) -> None:
         transactions = [Transaction(app, version) for app, version in versions.items()]
         properties = CommitProperties(max_commit_retries=0, app_transactions=transactions)
-        after = PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=tidy)
+        with_it = self._checkpoints is None or self._checkpoints.failed
+        after = PostCommitHookProperties(create_checkpoint=with_it, cleanup_expired_logs=tidy)
         version = self._do("append to", lambda: _append(self._open(), self.uri, rows, properties, after))
         self._own = (version, dict(versions))
+        if self._checkpoints is not None:
+            self._checkpoints.committed(version)
 
     def _version_of(self, table: Any, app: str) -> int | None:
         """deltalake looks for it in all commits since the last checkpoint, which it reads at once, a thread for each:
@@ -147,6 +160,8 @@ class History:
         return self._table
 
     def _refreshed(self) -> Any:
+        if self._checkpoints is not None and self._checkpoints.news():
+            self._table = None
         if self._table is not None:
             self._table.update_incremental()
         return self._open()
