@@ -29,7 +29,7 @@ from monitor.process.reach import open_fleet
 from monitor.process.watchdog import watched
 from probes.log.errors import FolderTaken
 from probes.running.fleet import Fleet, FleetStatus
-from probes.running.small_process import stay_small
+from probes.running.small_process import small_from_the_start, stay_small
 
 log = logging.getLogger("offsetwatch.fleet")
 
@@ -103,7 +103,8 @@ class FleetProcess:
 
     def start(self) -> None:
         """Start the process; its fleet begins meanwhile. Raises OSError where there can be none."""
-        self._process.start()
+        with small_from_the_start():
+            self._process.start()
         self._theirs.close()
         self.heard = time.monotonic()
         self._listener.start()
