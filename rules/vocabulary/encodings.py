@@ -14,6 +14,9 @@ BY_STEPS: Final = (
 """Columns whose values hardly ever come again, so that a dictionary of them is as long as they are: differences of
 neighbours take two thirds. (Of the numbers in lists they take more: what one reader polled the others poll as well.)
 Whoever reads Parquet reads these, Spark too; it would not read BYTE_STREAM_SPLIT, which takes less."""
+OF_A_SECOND: Final = ("slice",)
+"""Those of the few rows of one append, where the others take a third less as they are, compressed: each value stands
+there several times, of each partition that an operation concerns."""
 
 
 def compacted() -> WriterProperties:

@@ -2,8 +2,8 @@
 
 deltalake's own writer makes 42 kB of a canary's 600 rows, of which half is not rows: the Arrow schema, statistics and
 page indexes of 77 columns, most of them empty. Here a column without values is left out (Delta reads it as null, as it
-does where a column was added later), only the log of the table tells statistics, numbers that go on by small steps
-are written as these, nothing has a dictionary (of a second's rows it takes more than it saves), and pages are
+does where a column was added later), only the log of the table tells statistics, slices, which go on by one, are
+written as steps, nothing has a dictionary (of a second's rows it takes more than it saves), and pages are
 compressed with zstd: 20 kB, measured. Compaction puts the files together within minutes.
 
 It is cheaper, too, the more files there are: with 500 of them an append takes 32 ms of processor time and not 82.
@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 from deltalake.transaction import AddAction
 
 from probes.log.journals.segments import sync
-from rules.vocabulary.encodings import BY_STEPS, STEPS
+from rules.vocabulary.encodings import OF_A_SECOND, STEPS
 from rules.vocabulary.file_statistics import statistics
 
 _LEVEL: Final = 9
@@ -51,7 +51,7 @@ def _written(table: Path, day: date, rows: pa.Table, selected_by: Sequence[str])
     (table / folder).mkdir(exist_ok=True)
     # A short one: for hours each of the log's checkpoints tells the names of what compaction has replaced, too.
     name = f"{folder}/{secrets.token_hex(10)}.parquet"
-    steps = dict.fromkeys((one for one in BY_STEPS if one in held.column_names), STEPS)
+    steps = dict.fromkeys((one for one in OF_A_SECOND if one in held.column_names), STEPS)
     pq.write_table(
         held, table / name, compression="zstd", compression_level=_LEVEL, write_statistics=False, store_schema=False,
         column_encoding=steps, use_dictionary=False,

@@ -66,9 +66,7 @@ def test_numbers_that_go_on_by_small_steps_are_written_as_these(folder: Path, hi
         prober.send(0)
     with committer(folder, history, clock) as one:
         one.commit()
-        assert encodings(*history.glob("date=*/*.parquet")) == {"slice", "op", "completed", "invoked"} | {
-            "mono_invoked", "mono_completed",
-        }  # fmt: skip
+        assert encodings(*history.glob("date=*/*.parquet")) == {"slice"}
         rows = table_rows(history)
         prober.send(1)
         one.commit()
