@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import subprocess
@@ -9,6 +10,7 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
@@ -100,7 +102,43 @@ def test_it_is_on_the_disk_when_its_process_has_ended(tmp_path: Path, monkeypatc
     monkeypatch.setattr(os, "fsync", lambda fd: synced.append(str(Path(f"/proc/self/fd/{fd}").readlink())))
     checkpoints.make(place, 1)
     log = place / "_delta_log"
-    assert synced == [str(log / f"{1:020}.checkpoint.parquet"), str(log / "_last_checkpoint"), str(log)]
+    assert synced == [
+        str(log / f".{1:020}.checkpoint.parquet.tmp"), str(log), str(log / "._last_checkpoint.tmp"), str(log),
+    ]  # fmt: skip
+    assert {one.name for one in log.iterdir()} == {
+        f"{0:020}.json", f"{1:020}.json", f"{1:020}.checkpoint.parquet", "_last_checkpoint",
+    }  # fmt: skip
+
+
+def test_it_is_compressed_and_goes_on_from_the_one_before(tmp_path: Path) -> None:
+    """deltalake's own are not, and a canary has one every fifty seconds."""
+    place = tmp_path / "history"
+    appended(History(str(place)), *range(1, 31))
+    log = place / "_delta_log"
+    checkpoints.make(place, 10)
+    for version in range(10):
+        (log / f"{version:020}.json").unlink()  # what a checkpoint says may go
+    told = actions(place)
+    DeltaTable(str(place)).create_checkpoint()
+    theirs = (log / f"{30:020}.checkpoint.parquet").stat().st_size
+    checkpoints.make(place, 30)
+    ours = (log / f"{30:020}.checkpoint.parquet").stat().st_size
+    assert ours < theirs / 2
+    assert json.loads((log / "_last_checkpoint").read_bytes()) == {
+        "version": 30, "size": 33, "sizeInBytes": ours, "numOfAddFiles": 30,
+    }  # fmt: skip
+    for version in range(10, 30):
+        (log / f"{version:020}.json").unlink()
+    (log / f"{10:020}.checkpoint.parquet").unlink()
+    assert actions(place) == told
+
+
+def actions(place: Path) -> tuple[object, ...]:
+    """All that the table's log says."""
+    table = DeltaTable(str(place))
+    files = sorted(pa.table(table.get_add_actions()).to_pylist(), key=lambda one: str(one["path"]))
+    about = table.metadata()
+    return files, about.id, about.configuration, table.schema(), str(table.protocol()), table.transaction_version("app")
 
 
 @pytest.mark.parametrize("program", ["/bin/false", "/does/not/exist"])
