@@ -5,8 +5,8 @@ is appended. Two dozen journals that are synced each second cost a page each: 10
 rows. So what was read is written here, in one file that is synced; the journals are synced when the file is full, and
 it begins anew. After the loss of a host, or of its disk for a while, the journals get back from it what they lack.
 
-A frame of the file is a line of JSON, [boot, [[path below the folder, offset in that file, length], ...]], and the
-bytes.
+A frame of the file is a line of JSON, [boot, [[path below the folder, offset in that file, length], ...]], the bytes,
+and zeros up to the end of a page: the next one writes none of its pages again, which saves half of one each second.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ from probes.log.journals.frames import framed, frames
 from probes.log.journals.segments import is_held
 
 COPIES: Final = "copies"
-FULL: Final = 1 << 20
-"""Bytes: a minute of a canary."""
+FULL: Final = 5 << 18
+"""Bytes: a minute and a half of a canary."""
+PAGE: Final = 4096
 
 
 class Piece(NamedTuple):
@@ -74,7 +75,8 @@ class Copies:
             return
         told = [[str(piece.path.relative_to(self._folder)), piece.at, len(piece.data)] for piece in pieces]
         head = orjson.dumps([self._boot, told])
-        entry = memoryview(framed(b"\n".join([head, b"".join(piece.data for piece in pieces)])))
+        held = b"\n".join([head, b"".join(piece.data for piece in pieces)])
+        entry = memoryview(framed(held + bytes(-len(framed(held)) % PAGE)))
         end = self._size
         while entry:
             written = os.pwrite(self._descriptor, entry, end)

@@ -1,6 +1,7 @@
 """What the table has survives the loss of the host in the journals too, although they are seldom synced."""
 
 import os
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -96,3 +97,24 @@ def test_what_was_deleted_since_is_not_made_again(folder: Path, history: Path, c
     clock.boot = "boot-2"
     with committer(folder, history, clock):
         assert not path.exists()
+
+
+def test_what_is_synced_is_not_written_again(tmp_path: Path) -> None:
+    """Each entry has pages of its own: one that began in the middle of a page had that page synced twice."""
+    journal = tmp_path / "lives" / "writer-1" / "0.journal"
+    journal.parent.mkdir(parents=True)
+    held = [bytes([65 + n]) * length for n, length in enumerate((1, 3_000, 4_096, 9_000))]
+    journal.write_bytes(b"".join(held))
+    kept = copies.Copies(tmp_path, "boot-1")
+    kept.open()
+    at, ends = 0, [0]
+    for data in held:
+        kept.keep([copies.Piece(journal, at, data)])
+        at += len(data)
+        ends.append((tmp_path / copies.COPIES).stat().st_size)
+    kept.close()
+    assert [end % copies.PAGE for end in ends] == [0] * len(ends)
+    assert [(end - before) // copies.PAGE for before, end in pairwise(ends)] == [1, 1, 2, 3]
+    journal.write_bytes(b"")  # the host was lost
+    copies.Copies(tmp_path, "boot-2").open()
+    assert journal.read_bytes() == b"".join(held)
