@@ -225,8 +225,18 @@ def gone(config: Config, committer: int, since: datetime | None, say: Callable[[
     from probes.log.commits.history import History
 
     require_reachable(config.job.history_path)
-    processes = declare_gone(History(str(config.job.history_path)), committer, SystemClock().now(), since)
-    say(f"the log of {processes} processes of committer {committer} ends here: nothing more of them is waited for")
+    told = declare_gone(History(str(config.job.history_path)), committer, SystemClock().now(), since)
+    if told.at is not None:
+        at, over = (f"{one:%Y-%m-%d %H:%M:%S}" for one in (told.at, told.over))
+        say(
+            f"the host of committer {committer} was declared gone already, at {at} UTC, as down by {over}: nothing more"
+            " of it is waited for, and that time cannot be changed any more"
+        )
+    elif not told.processes:
+        say(f"all processes of committer {committer} had ended: nothing of them is waited for")
+    else:
+        of = f"{told.processes} processes of committer {committer}"
+        say(f"the log of {of} ends here: nothing more of them is waited for")
 
 
 def drain_each(config: Config, cluster: str | None, *, limit: float) -> int:

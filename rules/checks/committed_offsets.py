@@ -122,7 +122,7 @@ def needs(own: Committed, asked: Asked) -> Iterable[str]:
 
 def _certainly_new(asked: Asked) -> Bools:
     """The rows that will be counted in for the first time, as far as that is plain: no other may be counted on."""
-    columns, living = asked.columns, asked.state.processes
+    columns, living = asked.columns, asked.state.departed | asked.state.processes
     forgotten = {entry[0] for entry in asked.state.gone}
     since: dict[int, int] = {}
     for number in each(columns.process):

@@ -72,6 +72,7 @@ class Process:
     vouched: int = -1  # through when its host told of it as of one that lives
     lost: bool = False  # it did not end in order, and its end may be missing
     broke_off: int = -1  # when it was found dead, or ended because its journal could not be written
+    declared: int = -1  # when its host was declared gone: see `rules.settling.declared_gone`
     # The reader in it.
     reads: bool = False
     audits: bool = False  # it reads the log again from its start, now and then
@@ -400,6 +401,7 @@ class State:
     not_idempotent_processes: list[int] = field(default_factory=list)
     not_idempotent_until: list[int] = field(default_factory=list)  # see `rules.settling.retrying_writers`
     gone: list[list[int]] = field(default_factory=list)  # [process, when, ...]: complete, and forgotten: `standstills`
+    departed: dict[int, Process] = field(default_factory=dict, metadata={"of": Process})  # declared gone, and complete
     read_here: list[list[int]] = field(default_factory=list)  # see `rules.settling.standstills`
     processes: dict[int, Process] = field(default_factory=dict, metadata={"of": Process})
     hosts: dict[int, Host] = field(default_factory=dict, metadata={"of": Host})

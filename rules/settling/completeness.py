@@ -30,7 +30,7 @@ from rules.arrays import intervals
 from rules.arrays.columns import CLOSE, MARK, START, SUBSCRIBE, Columns, all_marks, journals_read
 from rules.arrays.intervals import Bools, Ints, each, heads, indices
 from rules.kept.state import NEVER, Hole, Host, Process, State
-from rules.settling import clocks, retrying_writers, standstills
+from rules.settling import clocks, declared_gone, retrying_writers, standstills
 from rules.settling.boots import boots_after_its, note_mark
 from rules.vocabulary.objectives import SECOND
 from rules.vocabulary.slices import APPENDS_MISSING
@@ -57,7 +57,7 @@ def new_rows(state: State, columns: Columns) -> Bools:
             continue
         known = state.processes.get(who)
         if known is None:
-            known = state.processes[who] = Process()
+            known = state.processes[who] = state.departed.pop(who, Process())
         after, plain = known.next + end - head, not (known.ahead or known.missing)
         if plain and listed[head:end] == list(range(known.next, after)):  # as nearly always: just the next ones
             known.next = after
@@ -119,17 +119,21 @@ def _close_up(process: Process) -> None:
 def note_lives(state: State, columns: Columns) -> None:
     """What start, close and mark rows tell of processes, and which rows came first."""
     committers = set()
-    read = _read_by_marks(columns)
-    standstills.note(state, columns, read)
+    read, declared = _read_by_marks(columns), declared_gone.declarations(columns)
+    standstills.note(state, columns, {row: at for row, at in read.items() if row not in declared})
     for row in indices(columns.where(START, CLOSE, MARK)).tolist():
         number = int(columns.process[row])
         process = state.processes.get(number)
-        if columns.f[row] == MARK:
+        if row in declared:
+            committers.add(number)  # who declares is no host
+        elif columns.f[row] == MARK:
             host, at = state.hosts.setdefault(number, Host()), int(columns.completed[row])
             note_mark(host, read[row], int(columns.boot[row]), at, int(columns.op[row]))
             committers.add(number)
         elif process is None:
             continue
+        elif columns.f[row] == CLOSE and process.declared >= 0:
+            continue  # it is over
         elif columns.f[row] == CLOSE:
             # A close that did not return, and then did, has two rows.
             process.closes_at = max(process.closes_at, int(columns.slice[row]) + 1)
@@ -138,11 +142,12 @@ def note_lives(state: State, columns: Columns) -> None:
                 process.broke_off = int(columns.completed[row])
         else:
             _note_settings(state, columns, row)
-    state.now = max([state.now, *(host.now - state.held for host in state.hosts.values())])
+    said = [*(host.now for host in state.hosts.values()), *(read[row] for row in declared)]
+    state.now = max([state.now, *(at - state.held for at in said)])
     for number in committers:
         state.processes.pop(number, None)  # a committer vouches for others and has nothing to be complete itself
     _note_first_rows(state, columns)
-    _note_marks(state, columns)
+    _note_marks(state, columns, declared)
 
 
 def _read_by_marks(columns: Columns) -> dict[int, int]:
@@ -191,7 +196,7 @@ def _note_settings(state: State, columns: Columns, row: int) -> None:
     retrying_writers.note(state, int(columns.process[row]), told)
 
 
-def _note_marks(state: State, columns: Columns) -> None:
+def _note_marks(state: State, columns: Columns, declared: frozenset[int]) -> None:
     told = all_marks(columns)
     forgotten = {entry[0] for entry in state.gone}
     order = np.lexsort((told.through, told.slices, told.process))
@@ -202,13 +207,21 @@ def _note_marks(state: State, columns: Columns) -> None:
     for i, number, slices, through, at, host, append, ended, boot in entries:
         if number in forgotten:
             continue
-        process = state.processes.get(number)
+        declares = int(told.row[i]) in declared
+        process = _told_of(state, number, at, declares=declares, lives=ended < 0)
         if process is None:
-            if slices == 0:
-                continue  # it has no row here, and none is missing
+            if slices == 0 or number in state.departed:
+                continue  # it has no row here, or is declared gone, and none is missing
             # None of its rows is here: it has been awaited since this mark.
             process = state.processes[number] = Process(first=through)
-        process.host = host
+        if declares and process.declared >= 0:
+            continue  # that was said before
+        if declares:
+            declared_gone.declare(process, at)
+        else:
+            process.host = host
+            if process.declared >= 0:
+                continue
         if process.boot != boot:
             through = clocks.told_later(state, process.boot, through)
         if ended < 0:
@@ -223,6 +236,18 @@ def _note_marks(state: State, columns: Columns) -> None:
         if behind_a_gap and int(told.row[i]) in behind_a_gap:
             process.let_go = max(process.let_go, slices)
         process.heard = append if append > process.heard else process.heard
+
+
+def _told_of(state: State, number: int, at: int, *, declares: bool, lives: bool) -> Process | None:
+    """The process that a mark tells of; None where nothing is known of it, or nothing new is said of one that was
+    declared gone."""
+    process = state.processes.get(number) or state.departed.get(number)
+    if process is None or process.declared < 0:
+        return process
+    if not declares and declared_gone.told_by_its_host(process, at, lives=lives):
+        state.departed.pop(number, None)
+        state.processes[number] = process
+    return state.processes.get(number)
 
 
 def _behind_missing_appends(columns: Columns) -> set[int]:
@@ -251,7 +276,10 @@ def horizon(state: State) -> int:
                 del state.processes[number]
                 if process.reads and not process.lost and process.host in state.hosts:  # it ended in order
                     state.hosts[process.host].reads = 1
-                state.gone.append([number, state.now, *standstills.last_known(process)])
+                if process.declared >= 0:
+                    declared_gone.leave(state, number, process)
+                else:
+                    state.gone.append([number, state.now, *standstills.last_known(process)])
                 standstills.note_read(state, process)
             continue
         if process.is_gone:
@@ -261,7 +289,7 @@ def horizon(state: State) -> int:
         if now - told <= LATE and (its is None or now > state.now - LATE):
             earliest = min(earliest, told)
     state.gone = [entry for entry in state.gone if state.now - entry[1] <= REMEMBERED]
-    lived = bool(state.processes or state.gone)
+    lived = bool(state.processes or state.gone or declared_gone.lately(state, REMEMBERED))
     return state.now if lived and all(process.complete for process in state.processes.values()) else earliest
 
 
@@ -272,7 +300,7 @@ def _is_followed(state: State, number: int) -> bool:
 
 def _all_said(state: State, process: Process) -> bool:
     """Has its host spoken since it was over? Then no mark of it is still to come."""
-    host = state.hosts.get(process.host)
+    host = state.hosts.get(process.host) if process.declared < 0 else None
     return state.now > process.closed if host is None else host.now > process.closed
 
 
@@ -305,13 +333,20 @@ def _fulfil(state: State, number: int, process: Process) -> None:
             if not any(entry[:3] == [*of_others[:3]] for entry in state.holes):
                 _remember(state, of_others)
         process.lost_by = -1
-    while process.marks and host is not None:
+    while process.marks:
         slices, through, at = process.marks[0]
-        if host.now - at <= GIVEN_UP and slices > process.let_go:
+        if slices > process.let_go and not _is_overdue(state, process, host, at):
             break
         _give_up(state, number, process, slices, at)
         process.marks.pop(0)
         process.through, process.marked = max(process.through, through), max(process.marked, at)
+
+
+def _is_overdue(state: State, process: Process, host: Host | None, at: int) -> bool:
+    """Are the rows that a mark of that time counts not waited for any longer?"""
+    if process.declared >= 0:
+        return declared_gone.is_given_up(state, process)
+    return host is not None and host.now - at > GIVEN_UP
 
 
 def _left_by_readers(state: State, process: Process) -> bool:
@@ -395,7 +430,7 @@ def lateness(state: State) -> list[tuple[int, Process, int]]:
     found = []
     for number, process in state.processes.items():
         host = state.hosts.get(process.host)
-        if process.known_through == NEVER or host is None:
+        if process.known_through == NEVER or host is None or process.declared >= 0:
             continue
         if host.silent or host.now - process.known_through > LATE:
             found.append((number, process, process.known_through))

@@ -105,7 +105,7 @@ def last_known(process: Process) -> Last:
 
 def known(state: State, number: int) -> Last | None:
     """What is known of a process, while it lives and for a while after."""
-    process = state.processes.get(number)
+    process = state.processes.get(number) or state.departed.get(number)
     if process is not None:
         return last_known(process)
     told = next((entry[2:] for entry in reversed(state.gone) if entry[0] == number), [])
@@ -119,8 +119,8 @@ def went_on(state: State, number: int, time: int) -> int:
 
 def note_read(state: State, process: Process) -> None:
     """A process is forgotten. Note when it was there, if it read."""
-    if process.reads:
-        state.read_here.append(list(_read(process)))
+    if process.reads and (told := list(_read(process))) not in state.read_here:  # it may be forgotten again
+        state.read_here.append(told)
         del state.read_here[:-READ_KEPT]
 
 

@@ -188,6 +188,9 @@ DIED: Final = "process-died"
 APPENDS_MISSING: Final = "appends-missing"
 """The error of mark rows behind appends of their committer that are missing for good: what they count and is not here
 by then will not come."""
+DECLARED_GONE: Final = "declared-gone"
+"""The error of mark rows by which a person declares that a host does not come back: nothing is waited for of the
+processes that they name. Who writes them is no host."""
 UNWRITABLE: Final = "journal-unwritable"
 """The error of a life that ended because its journal could not be written."""
 

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable
 
-from probes.log.commits.gone import declare_gone
+from probes.log.commits.gone import Declared, declare_gone
 from probes.log.commits.history import History as Table
 from probes.log.errors import HistoryUnavailable, HostUnknown
 from rules.vocabulary.slices import to_table
@@ -55,7 +55,7 @@ def test_what_waited_for_a_host_that_is_gone_is_judged(
     now = h.at(h.time)
     fed = len(h.rows)
     if declared:
-        assert declare_gone(history, HOST, now, None if since is None else h.at(since)) == 1
+        assert declare_gone(history, HOST, now, None if since is None else h.at(since)) == Declared(1)
         log = DeltaTable(history.uri).to_pyarrow_table()
         known = {number(name) for name in ("committer one", "committer two")}
         told = log.filter(
@@ -71,6 +71,26 @@ def test_what_waited_for_a_host_that_is_gone_is_judged(
     assert {s[1] for name, s in found(store.findings) if name == "lost-write"} == lost
     late = [f.event for f in store.findings if f.anomaly == "evidence-late"]
     assert late == (["opened", "closed"] if declared else ["opened"])
+
+
+def test_what_was_declared_gone_is_not_declared_again(tmp_path: Path) -> None:
+    """Whatever time is given; what the host says after that is of one that lives again."""
+    h = Hosts(one=("w", "r", "observer"), two=("s",))
+    away(h)
+    history, at, down = tables(h, tmp_path), h.at(h.time), h.at(25.0)
+    assert declare_gone(history, HOST, at, down) == Declared(1)
+    version = DeltaTable(history.uri).version()
+    said = Declared(0, at, down - timedelta(microseconds=1))
+    assert declare_gone(history, HOST, at + timedelta(minutes=8), h.at(22.0)) == said
+    assert declare_gone(history, HOST, at + timedelta(minutes=9)) == said
+    assert DeltaTable(history.uri).version() == version, "nothing was written"
+    fed = len(h.rows)
+    h.silent.clear()
+    h.second()
+    Table(history.uri).append(to_table(h.rows[fed:]), "test", 2)
+    again = h.at(h.time) + timedelta(minutes=2)
+    assert declare_gone(history, HOST, again) == Declared(1)
+    assert declare_gone(history, HOST, again) == Declared(0, again, again - timedelta(microseconds=1))
 
 
 def test_a_host_that_is_at_work_is_not_declared_gone(tmp_path: Path) -> None:
