@@ -161,7 +161,7 @@ def fold(own: Transforms, passage: Passage) -> None:
     turned_out = concat(_resolve_doubtful(own, passage), _resolve_failed(own, passage))
     commit(own, passage.chunks, concat(take(new, new.committed == 1), turned_out), passage.report)
     _tell_inputs(own, passage)
-    if own.reflected_by and not passage.finished:
+    if own.reflected_by:
         _tell_holes(own, passage)
         groups = list(own.reflected_by)
         _tell_horizon(passage, groups, None, [_apart(own, passage.state, group) for group in groups])
@@ -281,7 +281,7 @@ def _apart(own: Transforms, state: State, group: str) -> int:
     nobody knows."""
     if len(state.boot_names) < 2:
         return 0
-    boots = {state.processes[process].boot for process, of in own.readers if of == group and process in state.processes}
+    boots = {state.processes[int(process)].boot for process, of in own.readers if of == group}
     worst = max((ahead(state, one, other) for one in boots for other in boots), default=0)
     return FOREVER if worst >= UNKNOWN else worst if worst >= TICK else 0
 
@@ -325,8 +325,7 @@ def _tell_inputs(own: Transforms, passage: Passage) -> None:
         runs, times = settled
         new = (runs.offset >= begun.get(group, 0)) & ~unknown_inputs.unknown_to(own.unknown, group, runs)
         facts.add("input", times[new], group=[group] * int(new.sum()), runs=runs.take(new))
-    if not passage.finished:
-        _tell_horizon(passage, groups, "input")
+    _tell_horizon(passage, groups, "input")
 
 
 def _log_starts(passage: Passage, told: int) -> tuple[Ints, Ints]:

@@ -4,8 +4,6 @@ the rows are cut, and what stage 2 keeps for it."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
-from datetime import timedelta
 from typing import Any
 
 import numpy as np
@@ -24,7 +22,7 @@ from rules.vocabulary.slices import Irregular, Place, Slice, to_table
 from rules.vocabulary.times import micros
 from tests.rules.histories import START, Store, number
 from tests.rules.splits import WAYS
-from tests.rules.transform_pair import Pair, W, X, Y
+from tests.rules.transform_pair import Pair, W, X, Y, by_another_clock
 from tests.rules.whole import Told, whole
 
 
@@ -430,8 +428,6 @@ def a_host_that_lost_its_disk(late: float, *, seen: bool = False) -> list[Slice]
     lost = [row for row in p.rows[known:] if row.process == X]
     for h in (p.inputs, p.outputs):
         h.processes.remove("x")
-    begun = len(p.rows)
-    for h in (p.inputs, p.outputs):
         h.row("y", "start", kind="transform", settings={"group.id": "g"})
     p.begun("y")
     p.inputs.assign("y", f="subscribe")
@@ -443,29 +439,7 @@ def a_host_that_lost_its_disk(late: float, *, seen: bool = False) -> list[Slice]
         p.outputs.poll("y", [("v", 0, 1, 60)])
         p.output_end = 61
     p.wait(90)
-    shift = timedelta(seconds=late)
-    there = [row for row in p.rows[begun:] if row.process == Y]
-    for row in there:
-        row.boot, row.invoked, row.completed = "c", row.invoked - shift, row.completed - shift
-    marked = []
-    for row in p.rows:
-        marked.append(row)
-        if row.f == "mark" and row.marks and any(mark.process == Y for mark in row.marks):
-            (own,) = (mark for mark in row.marks if mark.process == Y)
-            row.marks = [mark for mark in row.marks if mark.process != Y]
-            now = row.completed - shift
-            marked.append(
-                replace(
-                    row, process=number("its committer"), slice=len(marked), boot="c", invoked=now, completed=now,
-                    marks=[own._replace(through=own.through - shift)],
-                )
-            )  # fmt: skip
-    slices: dict[tuple[str, int], int] = {}
-    for row in marked:
-        if row.process == number("its committer"):
-            key = row.topic_id, row.process
-            row.slice = slices[key] = slices.get(key, -1) + 1
-    return [row for row in marked if row not in lost]
+    return [row for row in by_another_clock(p.rows, Y, late) if row not in lost]
 
 
 @pytest.mark.parametrize(("apart", "through", "missing"), [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 from rules.vocabulary.slices import Mark, Run, Slice
@@ -123,3 +125,31 @@ class Pair:
                 now = h.at(self.time)
                 marks = [Mark(number(p), h._slices[number(p), 0], now) for p in h.processes]
                 h.row("committer", "mark", marks=marks, invoked=now, completed=now)
+
+
+def by_another_clock(rows: list[Slice], process: int, late: float) -> list[Slice]:
+    """The same, where this process is on another host, whose clock is `late` behind the others', and whose committer
+    vouches for it."""
+    shift = timedelta(seconds=late)
+    for row in rows:
+        if row.process == process:
+            row.boot, row.invoked, row.completed = "c", row.invoked - shift, row.completed - shift
+    marked = []
+    for row in rows:
+        marked.append(row)
+        if row.f == "mark" and row.marks and any(mark.process == process for mark in row.marks):
+            (own,) = (mark for mark in row.marks if mark.process == process)
+            row.marks = [mark for mark in row.marks if mark.process != process]
+            now = row.completed - shift
+            marked.append(
+                replace(
+                    row, process=number("its committer"), slice=len(marked), boot="c", invoked=now, completed=now,
+                    marks=[own._replace(through=own.through - shift)],
+                )
+            )  # fmt: skip
+    slices: dict[tuple[str, int], int] = {}
+    for row in marked:
+        if row.process == number("its committer"):
+            key = row.topic_id, row.process
+            row.slice = slices[key] = slices.get(key, -1) + 1
+    return marked
