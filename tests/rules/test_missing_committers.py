@@ -36,12 +36,17 @@ def of_three(h: History) -> None:
     h.start("m", **{"group.id": "g"})
 
 
-@pytest.mark.parametrize(("hung", "judged"), [("w", True), ("s", True), ("m", False), ("x", False)])
+@pytest.mark.parametrize(
+    ("hung", "judged"), [("w", True), ("s", True), ("m", False), ("x", False), ("j", False), ("k", False)]
+)
 def test_only_who_may_commit_for_the_group_is_waited_for(hung: str, judged: bool) -> None:
-    """Its call has been open since before the read; of `x` it is not known yet what it is."""
+    """Its call has been open since before the read; of `x` it is not known yet what it is, nor of `j`, of which only
+    that it joined another group is known, nor of `k`, which names none."""
     h = History()
     of_three(h)
     h.row("x", "position", position_after=3)
+    h.row("j", "subscribe", group="other", mode="subscribe", assigned=False)
+    h.row("k", "commit", committed=3, group="")
     hidden = h.row(hung, "position", position_after=3)
     h.rows.remove(hidden)
     went_back(h)
@@ -52,8 +57,8 @@ def test_only_who_may_commit_for_the_group_is_waited_for(hung: str, judged: bool
     h.rows.clear()
     h.mark(1.0)
     store.feed(h.rows)
-    expected = [foreign(70, 100, 0.018, to=OBSERVER), lost(100, 70, 0.018, to=OBSERVER, after=0.003),
-                regression(100, 70, 0.018)]  # fmt: skip
+    expected = [foreign(70, 100, 0.022, to=OBSERVER), lost(100, 70, 0.022, to=OBSERVER, after=0.003),
+                regression(100, 70, 0.022)]  # fmt: skip
     assert whole(store, VERDICTS) == expected
 
 
