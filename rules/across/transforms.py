@@ -176,7 +176,7 @@ def _take(one: _Open, facts: list[dict[str, Any]]) -> list[list[int]]:
     _begin_anew(one, facts)
     for fact in facts:
         kind, at = fact["kind"], fact["at"]
-        if (fact["topic_id"] == group.earlier) if _of_the_input(fact) else kind != "horizon" and at < group.since:
+        if at < group.since if kind in QUEUED else fact["topic_id"] == group.earlier:
             continue
         if kind == "begun":
             one.moved = True
@@ -218,10 +218,6 @@ def _begin_anew(one: _Open, facts: list[dict[str, Any]]) -> None:
             group.since, group.told, group.gone = fact["at"], -1, []
             group.queue = [entry for entry in group.queue if entry[0] >= group.since]
             _begin_again(one)
-
-
-def _of_the_input(fact: dict[str, Any]) -> bool:
-    return fact["kind"] in ("begun", "input", "gone") or (fact["kind"] == "horizon" and bool(fact["about"]))
 
 
 def _take_inputs(one: _Open, new: Inputs) -> None:
@@ -325,8 +321,6 @@ def _missing(one: _Open, grace: int) -> Iterator[Finding]:
     group = one.group
     limit = min(group.output, group.input) - grace - group.apart
     passed = max((top for at, top in group.tops if at <= limit), default=0) - 1
-    if group.lowest < 0:
-        return
     for number in list(group.blocks) + sorted(one.changed - set(group.blocks)):
         if number * BLOCK >= passed:
             continue

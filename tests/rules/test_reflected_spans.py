@@ -8,6 +8,7 @@ import pytest
 
 from rules.across import transforms
 from rules.arrays.columns import Runs
+from rules.kept import codec
 from rules.kept.facts import Facts
 from rules.vocabulary.finding import FactKind
 from rules.vocabulary.objectives import Objectives
@@ -54,6 +55,8 @@ def test_inputs_that_are_told_late_are_not_missed_where_it_is_forgotten_what_was
         if 2 * i not in left_out:
             joined.told("reflected", i, 2 * i, 1)
         joined.join(i + 0.5)
+    (kept,) = joined.stored.values()
+    assert len(codec.load(kept, transforms.Group, {})[0].reflected) == KEPT
     for i in range(30):
         joined.told("input", 40, 2 * i, 1)
     joined.join(80)
