@@ -155,12 +155,11 @@ class Case:
         return found
 
     def never_committed(self) -> bool:
-        """Is it known that nobody was ever asked to commit what was told?"""
+        """Is it known that nobody was ever asked to commit the offset that was told?"""
         if self._never is None:
             read = self.read
             self._never = (
-                read.offset >= 0
-                and not self._familiar
+                not self._familiar
                 and invoked_commits.certainly_never(
                     self.own.invoked, self.passage.chunks, read.group, read.offset, self.own.names, self._may_be_before
                 )

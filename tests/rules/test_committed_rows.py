@@ -80,6 +80,45 @@ def beside_a_host_that_names_its_boot(h: History) -> None:
     read(h, 50)
 
 
+def told_in_no_time(h: History) -> None:
+    """As by a clock of milliseconds: what it is told itself is nothing that was told before."""
+    commit(h, 100)
+    read(h, 100, by="o")
+    h.time += 0.001
+    read(h, 70, by="o", invoked=h.at(h.time), completed=h.at(h.time))
+
+
+def told_too_much_after_something_from_before(h: History) -> None:
+    """What is excused is only what was told first."""
+    read(h, 500, by="o")
+    commit(h, 520)
+    read(h, 530, by="o")
+
+
+def while_one_that_never_held_it_closes(h: History) -> None:
+    h.assign("r", f="subscribe", group="g")
+    commit(h, 100)
+    h.row("z", "close")
+    read(h, 115)
+
+
+def told_the_old_one_again(h: History) -> None:
+    """By the same coordinator, which does not know of the commit; what it told meanwhile was the old one as well."""
+    commit(h, 50)
+    commit(h, 100)
+    for _ in range(3):
+        read(h, 50, by="o")
+
+
+def told_more_before_the_group_went_back(h: History) -> None:
+    """That it had known of more says nothing of a commit that came later."""
+    commit(h, 200)
+    read(h, 200, by="o")
+    commit(h, 40)
+    commit(h, 100)
+    read(h, 40, by="o")
+
+
 CASES: list[tuple[Callable[[History], None], list[Told]]] = [
     (nothing_committed, [lost(100, 50, 0.008, after=0.003)]),
     (committed_when_nobody_knows, []),
@@ -88,7 +127,15 @@ CASES: list[tuple[Callable[[History], None], list[Told]]] = [
     (assigned_without_a_group, [foreign(115, 100, 0.006)]),
     (held_while_a_row_does_not_say_so, [foreign(115, 100, 0.012)]),
     (beside_a_host_that_names_its_boot, [lost(100, 50, 0.008)]),
-]
+    (told_in_no_time, [
+        lost(100, 70, 0.005, to=OBSERVER, after=0.003), foreign(70, 100, 0.005, to=OBSERVER),
+        regression(100, 70, 0.005),
+    ]),
+    (told_too_much_after_something_from_before, [foreign(530, 520, 0.006, to=OBSERVER)]),
+    (while_one_that_never_held_it_closes, [foreign(115, 100, 0.008)]),
+    (told_the_old_one_again, []),
+    (told_more_before_the_group_went_back, []),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("fed", [live(row_by_row), live(at_once), finished], ids=["row_by_row", "at_once", "finished"])
@@ -99,6 +146,36 @@ def test_which_rows_count(build: Callable[[History], None], expected: list[Told]
     later(h)
     found = whole(fed(h), VERDICTS if expected else RULES)
     assert found == in_order(expected, fed is finished)
+
+
+@pytest.mark.parametrize("fed", [live(row_by_row), finished], ids=["row_by_row", "finished"])
+def test_a_zero_after_more_was_told_is_spurious_and_nothing_else(fed: Fed) -> None:
+    h = History()
+    commit(h, 100)
+    read(h, 100)
+    read(h, 0)
+    later(h)
+    assert [one.anomaly for one in whole(fed(h), RULES)] == ["spurious-zero-offset"]
+
+
+def test_what_is_known_by_itself_is_not_looked_for_where_it_was_written_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The newest commits are; what a step asks the store for is what it will want."""
+    monkeypatch.setattr(invoked_commits, "PENDING", 2)
+    h, store = History(), Store()
+    for offset in (100, 110, 120, 130):
+        commit(h, offset)
+    for _ in range(2):
+        h.mark(1.0)
+        store.feed(h.rows)
+        h.rows.clear()
+    read(h, 110)
+    asked = round(h.time, 3)
+    later(h)
+    for _ in range(3):
+        h.mark(1.0)
+    store.feed(h.rows)
+    (told,) = whole(store, VERDICTS)
+    assert told == lost(130, 110, asked, after=told.evidence["after_s"])
 
 
 def test_groups_that_are_not_followed_are_none_together(monkeypatch: pytest.MonkeyPatch) -> None:
