@@ -156,9 +156,9 @@ def spoil(own: Committed) -> None:
 
 
 def _compare(commits: Commits, rows: Ints, others: Ints) -> None:
-    """Note since when one of the others may have taken the place of each of these."""
+    """Note since when one of the others, of which there are some, may have taken the place of each of these."""
     offset, completed, invoked = commits.offset[others], commits.completed[others], commits.invoked[others]
-    for part in np.array_split(rows, -(-len(rows) // 512)) if len(rows) and len(others) else ():
+    for part in np.array_split(rows, -(-len(rows) // 512)) if len(rows) else ():
         later = (offset < commits.offset[part][:, None]) & (completed >= commits.invoked[part][:, None])
         since = np.where(later, invoked, NEVER).min(axis=1)
         commits.spoiled[part] = np.minimum(commits.spoiled[part], since)

@@ -9,7 +9,7 @@ from rules.checks import kept_commits
 from rules.checks.commit_rows import DONE, NEVER, Commits, Holds
 from rules.checks.kept_commits import DOMAINS, Committed, Floors
 from rules.kept.report import Report
-from rules.kept.state import Process, State
+from rules.kept.state import Hole, Process, State
 from rules.vocabulary.objectives import Objectives
 from rules.vocabulary.slices import Place
 from tests.rules.committed_offsets import commit
@@ -77,3 +77,55 @@ def test_that_more_groups_commit_than_are_followed_is_told(groups: int, monkeypa
         h.mark(1.0)
     told = [one.subject for one in whole(row_by_row(h), ["window-overflow"]) if one.event == "opened"]
     assert told == ([("commits and readings of further groups",)] if groups > 4 else [])
+
+
+def test_the_number_of_a_group_that_is_gone_is_given_again() -> None:
+    groups = ["", None, "g"]
+    assert [kept_commits.number_of_group(groups, name) for name in ("g", "h", "i", "h")] == [2, 1, 3, 1]
+
+
+G, OTHER, HERE, THERE = 1, 2, 0, 1
+
+
+@pytest.mark.parametrize(
+    ("lower", "floor", "spoiled"),
+    [
+        ((G, HERE, 20), None, 20),
+        ((G, THERE, 20), None, NEVER),  # by another clock nobody knows when that was
+        ((OTHER, HERE, 20), None, NEVER),
+        ((G, HERE, 5), None, NEVER),  # it was over before
+        (None, (G, HERE, 100), -1),
+        (None, (G, THERE, 100), NEVER),
+        (None, (OTHER, HERE, 100), NEVER),
+        (None, (G, HERE, 9), NEVER),
+    ],
+)
+def test_since_when_a_lower_commit_may_have_taken_its_place(
+    lower: tuple[int, int, int] | None, floor: tuple[int, int, int] | None, spoiled: int
+) -> None:
+    """`lower`, `floor`: (group, clock, when) of one that asked for less, and of the last that is forgotten. The commit
+    of 100 was invoked at 10."""
+    made = [(G, HERE, 10, 100), *([(*lower, 50)] if lower else [])]
+    group, domain, at, offset = np.array(made, np.int64).T.copy()
+    same = np.ones(len(made), np.int64)
+    own = Committed(
+        commits=Commits(group, domain, at + 1, at, at, at + 1, offset, same * DONE, same, same * NEVER),
+        floors=Floors(*(np.array([value], np.int64) for value in (*floor, 200))) if floor else Floors(),
+    )
+    kept_commits.spoil(own)
+    assert int(own.commits.spoiled[0]) == spoiled
+
+
+def test_when_members_let_go_that_never_said_so() -> None:
+    """Those that are over hold nothing from where their logs end, or from when they took hold."""
+    living, closed, lost, let_go = 1, 2, 3, 4
+    told = [(living, 10, 1), (closed, 11, 0), (closed, 20, 1), (lost, 12, 1), (let_go, 13, 1), (let_go, 30, 0)]
+    process, at, holds = np.array(told, np.int64).T.copy()
+    state = State(
+        processes={living: Process(first=0), closed: Process(first=0, next=3, closes_at=3)},
+        holes=[list(Hole(lost, 40, 50, 1, 1, 60)), list(Hole(closed, 15, 16, 1, 1, 60))],
+    )
+    said = kept_commits.let_go_unsaid(Holds(np.ones(6, np.int64), process, at, holds, process * 0 - 1), state)
+    assert [*zip(said.process.tolist(), said.at.tolist(), said.holds.tolist(), strict=True)] == [
+        (closed, 20, 0), (lost, 40, 0),
+    ]  # fmt: skip
