@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rules.checks import kept_commits
-from rules.checks.commit_rows import DONE, NEVER, Commits, Holds
+from rules.checks.commit_rows import DONE, NEVER, Commits, Holds, Reads
 from rules.checks.kept_commits import DOMAINS, Committed, Floors
 from rules.kept.report import Report
 from rules.kept.state import Hole, Process, State
@@ -129,3 +129,53 @@ def test_when_members_let_go_that_never_said_so() -> None:
     assert [*zip(said.process.tolist(), said.at.tolist(), said.holds.tolist(), strict=True)] == [
         (closed, 20, 0), (lost, 40, 0),
     ]  # fmt: skip
+
+
+MADE = [(1, 10, DONE), (2, 15, DONE), (3, 20, DONE), (4, 26, DONE), (5, 25, 0), (6, 30, 0), (7, 40, 0), (100, 50, 0)]
+"""(when, offset, kind) of the group's commits: 25 may have taken the place of 26, and nobody was answered since."""
+
+
+@pytest.mark.parametrize(
+    ("since", "late", "most", "kept"),
+    [
+        (-1, False, 9, [10, 20, 40, 50]),
+        (5, False, 9, [10, 15, 20, 26, 25, 30, 40, 50]),  # a verdict waits that rests on them
+        (-1, True, 9, [10, 15, 20, 26, 25, 30, 40, 50]),
+        (-1, True, 3, [25, 30, 40, 50]),
+        (-1, False, 2, [20, 40, 50]),
+    ],
+)
+def test_which_commits_are_kept(
+    since: int, late: bool, most: int, kept: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The newest, the newest that certainly stood, what was told of it, and what log time has not come to."""
+    monkeypatch.setattr(kept_commits, "COMMITS_KEPT", 1)
+    monkeypatch.setattr(kept_commits, "WAITING_KEPT", most)
+    at, offset, kind = np.array(MADE, np.int64).T.copy()
+    same = np.ones(len(at), np.int64)
+    told = np.array([(G, HERE, 10), (OTHER, HERE, 15), (G, THERE, 15)], np.int64).T.copy()
+    when = np.full(3, 8)
+    own = Committed(
+        groups=["", "g", "other"],
+        commits=Commits(same * G, same * HERE, at, at, at, at, offset, kind, same, same * NEVER),
+        told=Reads(told[0], told[1], when, when, when, when, told[2], when, when),
+        pending=[[90, "lost-commit", [], "", {}, 9, G, HERE, since, 1, 8]],
+    )
+    state = State(processes={1: Process(first=0, boot=HERE)})
+    kept_commits.forget(own, Report(Place("c", "t", 0), state, Objectives()), {G} if late else set(), (50, 50))
+    assert own.commits.offset.tolist() == kept
+
+
+@pytest.mark.parametrize(("most", "left"), [(6, [1, 2, 3, 4, 5, 6, 9]), (5, [1, 4, 5, 6, 9]), (3, [4, 5, 6, 9])])
+def test_of_too_many_readings_those_go_that_say_the_same_again(
+    most: int, left: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the one before and the one after them; then the oldest, and that is told. The last is still to come."""
+    monkeypatch.setattr(kept_commits, "WAITING_KEPT", most)
+    at, offset = np.array([1, 2, 3, 4, 5, 6, 9]), np.array([5, 5, 5, 5, 7, 7, 7])
+    same = np.ones(len(at), np.int64)
+    own = Committed(groups=["", "g"], waiting=Reads(same, same, at, at, at, at, offset, same, same))
+    state = State(tick=8)
+    kept_commits.forget(own, Report(Place("c", "t", 0), state, Objectives()), set(), (8, 8))
+    assert own.waiting.at.tolist() == left
+    assert [*state.dropped] == (["readings of committed offsets"] if most == 3 else [])
