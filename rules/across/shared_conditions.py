@@ -4,6 +4,9 @@ A partition tells that such a condition holds as it sees it (`holds`), again whi
 (`ended`). The condition is opened by the first that says so and closed when none says so any more. What a partition has
 not repeated for `FORGOTTEN` is no longer its word: its topic may be gone.
 
+A host that was told as behind by its clock may go down after that: then the condition is opened once more, with the
+same id, and says that nothing comes of it (`DOWN_SINCE`). It is not opened again the other way round.
+
 What opens while `cluster-unreachable`, `under-min-isr` or `throttled` is open, and waits on the cluster (`waits`), says
 so by `implied_by`; the first of them may be open for one `run` alone.
 
@@ -34,10 +37,12 @@ from rules.vocabulary.objectives import SECOND
 KINDS: Final = ("holds", "ended")
 CONDITIONS: Final = (UNREACHABLE, EVIDENCE_LATE, OUT_OF_SYNC, UNDER_MIN_ISR, THROTTLED)
 FORGOTTEN: Final = 180 * SECOND
+DOWN_SINCE: Final = ("clock", "host")
+"""What held a host's evidence back as it was told, and what does now (`hold` in the evidence)."""
 FOLLOWS: Final = len(EXPLAIN_WHAT_WAITS)
 
 Open = dict[str, dict[str, Any]]
-"""By key (cluster, anomaly, subject): what opened it, since when (`opened`, `decidable`), `implied_by`, and `seen_by`:
+"""By key (cluster, anomaly, subject): what opened it, since when (`opened`), `hold`, `implied_by`, and `seen_by`:
 for each partition that says that it holds, when it said so last. Plain JSON values."""
 
 
@@ -56,8 +61,9 @@ def join(known: Open, facts: pa.Table, now: int) -> tuple[Open, list[Finding]]:
         place = f"{fact['topic_id']}|{fact['partition']}"
         one = known.get(key)
         if fact["kind"] == "holds":
-            if one is None:
-                one = known[key] = _opened(known, fact, about)
+            if one is None or (one.get("hold"), about["evidence"].get("hold")) == DOWN_SINCE:
+                one = known[key] = _opened(known, fact, about) if one is None else one
+                one["hold"] = about["evidence"].get("hold")
                 findings.append(
                     _event(one, "opened", about["message"], about["evidence"], fact["at"], about["decidable"])
                 )

@@ -8,6 +8,9 @@ its committer has counted; its committer does not tell of its *journals* any mor
 so much later than that one's. Of the last three all processes of a host are told as one. One that is told as behind is
 so until it is less than half as much: clocks that are half a minute apart would else come and go.
 
+Where the checks catch up, a host that is down already is seen to be behind all at once. Whether it goes on, its next
+mark says; where none comes it is silent, and is told as that half a minute later.
+
 Each partition tells stage 2, which tells it once (`rules.across.shared_conditions`). An operation that is open while
 the cluster answers nobody waits on the cluster.
 
@@ -36,21 +39,24 @@ from rules.vocabulary.objectives import SECOND
 
 AGAIN: Final = 60 * SECOND
 """It is told again while it lasts, so that stage 2 can forget a partition that is gone."""
+_GOES_ON: Final = 2
 
 
 @dataclass(slots=True)
 class Going:
-    """A host's time, and the newest time of all hosts when it was first heard of."""
+    """A host's time, and the newest time of all hosts when it was first heard of. `behind`: 1 since it was seen to be
+    late, and `_GOES_ON` once it has gone on while it was."""
 
     now: int
     heard: int
+    behind: int = 0
 
 
 @dataclass(slots=True)
 class Late:
-    """`told`: [subject, number, since, told last]: a process, or a host or its journals, by its committer. `hosts`: by
-    committer, where there are several. `runs`: [committer, run of the newest process there]; `begun`: [process, run] of
-    those of which it is not known yet where they are."""
+    """`told`: [subject, number, since, told last, why]: a process, or a host or its journals, by its committer.
+    `hosts`: by committer, where there are several. `runs`: [committer, run of the newest process there]; `begun`:
+    [process, run] of those of which it is not known yet where they are."""
 
     told: list[list[Any]] = field(default_factory=list)
     hosts: dict[int, Going] = field(default_factory=dict, metadata={"of": Going})
@@ -97,21 +103,22 @@ def fold(own: Late, passage: Passage) -> None:
     if passage.gate.known_through() >= now - LATE and not any(host.silent for host in state.hosts.values()):
         held = {}  # nobody can be later than that, by the clock of any host
     else:
-        held = _held(state, silent, dict(own.runs))
+        going_on = {committer for committer, going in own.hosts.items() if going.behind == _GOES_ON}
+        held = _held(state, silent, going_on, dict(own.runs))
     if not held and not own.told:
         return
-    known = {(kind, number): [since, told] for kind, number, since, told in own.told}
+    known = {(kind, number): [since, told, hold] for kind, number, since, told, hold in own.told}
     held |= _still_behind(state, silent, dict(own.runs), known.keys() - held.keys())
     kept = []
     for (kind, number), one in held.items():
-        since, told = known.pop((kind, number), (one.since, -1))
+        since, told, hold = known.pop((kind, number), (one.since, -1, one.hold))
         if told < 0 and one.hold == "operation" and report.outages.undecided(EVIDENCE_LATE, now, state.run_of(number)):
             continue
-        if told < 0 or now - told >= AGAIN:
+        if told < 0 or now - told >= AGAIN or hold == "clock" != one.hold:
             told = now
             _tell("holds", (kind, number), one, now, report, state.run_of(number))
-        kept.append([kind, number, since, told])
-    for (kind, number), (since, _) in known.items():
+        kept.append([kind, number, since, told, one.hold])
+    for (kind, number), (since, *_) in known.items():
         _tell("ended", (kind, number), _Held(since, "operation", "", {}), now, report)
     own.told = kept
 
@@ -122,11 +129,18 @@ def _silent(own: Late, state: State) -> set[int]:
     own.hosts = {}
     for committer, host in state.hosts.items() if len(state.hosts) > 1 else ():
         before = known.get(committer)
-        own.hosts[committer] = before if before is not None and before.now == host.now else Going(host.now, state.now)
+        going = Going(host.now, state.now) if before is None or before.now != host.now else before
+        if state.now - host.now <= LATE // 2:
+            going.behind = 0
+        elif before is not None and before.behind and going is not before:
+            going.behind = _GOES_ON
+        elif not going.behind:
+            going.behind = int(state.now - host.now > LATE)
+        own.hosts[committer] = going
     return {committer for committer, going in own.hosts.items() if state.now - going.heard > LATE}
 
 
-def _held(state: State, silent: set[int], runs: Mapping[int, str]) -> dict[tuple[str, int], _Held]:
+def _held(state: State, silent: Set[int], going_on: Set[int], runs: Mapping[int, str]) -> dict[tuple[str, int], _Held]:
     found: dict[tuple[str, int], _Held] = {}
     together: dict[tuple[_Hold, int], list[int]] = {}
     for number, process, through in lateness(state):
@@ -135,7 +149,8 @@ def _held(state: State, silent: set[int], runs: Mapping[int, str]) -> dict[tuple
         if process.host in silent:
             together.setdefault(("host", process.host), []).append(host.now)
         elif host.now - since <= LATE:
-            together.setdefault(("clock", process.host), []).append(host.now)
+            if process.host in going_on:
+                together.setdefault(("clock", process.host), []).append(host.now)
         elif process.marks or host.now - process.marked <= LATE:
             found["process", number] = _of_process(state, number, since, host.now, runs)
         else:

@@ -12,6 +12,7 @@ from rules.vocabulary.slices import Mark, Slice
 from rules.vocabulary.times import micros
 from tests.rules.histories import History, Store, number, singly
 from tests.rules.liveness_of import at_once, events, row_by_row
+from tests.rules.whole import whole
 
 FEEDS = pytest.mark.parametrize("fed", [row_by_row, at_once], ids=["row_by_row", "at_once"])
 R, Q = number("r"), number("q")
@@ -202,6 +203,57 @@ def test_who_is_late_is_named_and_why(
     one = the(store, "evidence-late")
     assert (one.message, one.evidence["hold"]) == (message, hold)
     assert one.evidence["process" if subject[0] == "process" else "host"] == subject[1]
+
+
+def behind_in_a_backlog(*, goes_on: bool) -> Store:
+    """One step brings a minute of one host. The other one was killed meanwhile, or its clock is 40 s behind."""
+    h = Hosts(one=("w", "observer", "r"), two=("s",))
+    h.assign("r")
+    h.assign("s")
+    i = traffic(h, 20)
+    backlog = len(h.rows)
+    i = traffic(h, 5, first=i)
+    if not goes_on:
+        h.silent.add("two")
+    i = traffic(h, 55, first=i, reads="r")
+    live = len(h.rows)
+    traffic(h, 40, first=i, reads="r")
+    if goes_on:
+        for row in h.rows[backlog:]:
+            if row.process == number("committer two"):
+                row.invoked, row.completed = (at - timedelta(seconds=40) for at in (row.invoked, row.completed))
+                row.marks = [mark._replace(through=mark.through - timedelta(seconds=40)) for mark in row.marks]
+    store = Store()
+    for rows in (h.rows[:backlog], h.rows[backlog:live], *([row] for row in h.rows[live:])):
+        store.feed(rows)
+    return store
+
+
+def test_a_host_that_was_killed_is_not_taken_for_one_whose_clock_is_behind() -> None:
+    """While a backlog is read it is behind all at once: whether it goes on is known later."""
+    one = the(behind_in_a_backlog(goes_on=False), "evidence-late")
+    of = f"the host of committer {number('committer two')}"
+    assert one.evidence["hold"] == "host"
+    assert one.message == f"nothing has come of {of} for 86 s, nor what 1 processes did there"
+    one = the(behind_in_a_backlog(goes_on=True), "evidence-late")
+    assert one.evidence["hold"] == "clock"
+    assert one.message.startswith(f"{of} is 40 s behind the host of committer {number('committer one')}, by either's")
+
+
+def test_a_host_whose_clock_is_behind_and_that_goes_down_is_told_as_that() -> None:
+    """The condition is the same one, and is opened once more with what is true by then."""
+    h = Hosts()
+    a_clock_is_behind(h)
+    h.silent.add("two")
+    traffic(h, 60, first=60, reads="r")
+    store = row_by_row(h)
+    told = whole(store, {"evidence-late"})
+    assert [(one.subject, one.event, one.evidence["hold"]) for one in told] == [
+        (("host", number("committer two")), "opened", hold) for hold in ("clock", "host")
+    ]
+    of = f"the host of run west (committer {number('committer two')})"
+    assert told[1].message == f"nothing has come of {of} for 71 s, nor what 2 processes did there"
+    assert len({one.id for one in store.findings if one.anomaly == "evidence-late"}) == 1
 
 
 @pytest.mark.parametrize(("right", "told"), [(20, 1), (10, 2)])
