@@ -48,7 +48,7 @@ def test_a_reader_with_nothing_to_read_is_not_stuck_whatever_its_clock_says(skew
         assert late == []
     else:
         (one,) = late
-        assert (one.evidence["hold"], round(one.evidence["behind_s"])) == ("clock", 69 if skew > 0 else 71)
+        assert (one.evidence["hold"], round(one.evidence["behind_s"])) == ("clock", 70)
 
 
 @pytest.mark.long
