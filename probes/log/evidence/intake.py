@@ -4,6 +4,10 @@ Each commit to the table holds, beside the rows, how far the topic was read (as 
 named after the topic) and the newest append of each committer that is in them. So a commit of which nobody heard
 whether it was made is found in the table, an append that is in the topic twice is taken once, and two intakes at work
 on one table do not harm each other: the one that comes second goes on where the first one is.
+
+Of two that append in one committer's name (a copied journal folder that began together with its original) each numbers
+its own appends. So an append whose number is there with other rows is no repetition, and is taken. This is known of the
+newest `KEPT` appends that this intake has taken itself.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ import logging
 import random
 import threading
 import time
+import zlib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -44,10 +49,22 @@ _FIRST_PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 30.0
 _CONFLICTS: Final = 20
 _MARKED_FOR: Final = 60.0
+KEPT: Final = 4096
 _SAID: Final = 100
 """Sentences that are remembered as told."""
 _SAID_AGAIN: Final = 600.0
 """Seconds after which the same is told again."""
+
+
+_Print = tuple[int, int]
+
+
+def _print_of(rows: pa.Table) -> _Print:
+    """What tells an append from another one of its number: when which processes did what is in it."""
+    print_ = 0
+    for name in ("process", "completed"):
+        print_ = zlib.crc32(rows[name].cast(pa.int64()).to_numpy().tobytes(), print_)
+    return rows.num_rows, print_
 
 
 def _behind_a_gap(rows: pa.Table) -> pa.Table:
@@ -95,6 +112,8 @@ class Intake:
         """Has the topic lost its end? Then what the table has of it is further than the topic goes."""
         self._lacking: dict[str, float] = {}
         """By committer of whose appends some are missing: until when its marks say so."""
+        self._taken: dict[tuple[str, int], set[_Print]] = {}
+        """What the appends held that were taken, by committer and number."""
         self._due = self._confirmed = 0.0
         self.behind: int | None = None
         """Messages, the ends of transactions included, that were in the topic and not in the table when it was read
@@ -256,10 +275,10 @@ class Intake:
             if there > self._resumed and not self._cut:
                 self._resume(there)  # another intake was first, or the last commit was made after all
                 return 0
-            new = self._new(read.appends, known)
-            if not new:
+            new, anothers = self._new(read.appends, known)
+            if not new and not anothers:
                 break  # nothing but what was there before: the next commit says how far it is read
-            rows = pa.concat_tables(self._marked_behind_gaps(new, known))
+            rows = pa.concat_tables([*self._marked_behind_gaps(new, known), *(append.rows for append in anothers)])
             versions = {append.app: append.version for append in new}
             try:
                 self._history.append_of(rows, versions | {self._app: max(there, read.resume)})
@@ -270,19 +289,39 @@ class Intake:
                 continue
             self._resumed = max(there, read.resume)
             self._tell_gaps(new, known)
+            self._note_taken([*new, *anothers])
+            for append in anothers:
+                self._say_seldom(
+                    f"two append to {self._topic} in the name of {append.app}, as a journal folder and a copy of it: "
+                    "what both have written is taken"
+                )
             read.appends, read.bytes = [], 0
             return int(rows.num_rows)
         read.appends, read.bytes = [], 0
         return 0
 
-    def _new(self, appends: list[Append], known: Mapping[str, int]) -> list[Append]:
-        """Those that are not in the table yet, each once."""
-        newest, found = dict(known), []
+    def _new(self, appends: list[Append], known: Mapping[str, int]) -> tuple[list[Append], list[Append]]:
+        """Those that are not in the table yet, each once; and those of another one in a committer's name."""
+        newest, found, anothers = dict(known), list[Append](), list[Append]()
+        told: dict[tuple[str, int], set[_Print]] = {}
         for append in appends:
+            number, held = (append.app, append.version), _print_of(append.rows)
+            before = told.setdefault(number, set(self._taken.get(number, ())))
             if append.version > newest[append.app]:
                 newest[append.app] = append.version
                 found.append(append)
-        return found
+            elif before and held not in before:
+                anothers.append(append)
+            elif not before:
+                continue  # nobody knows what it held
+            before.add(held)
+        return found, anothers
+
+    def _note_taken(self, appends: list[Append]) -> None:
+        for append in appends:
+            self._taken.setdefault((append.app, append.version), set()).add(_print_of(append.rows))
+        while len(self._taken) > KEPT:
+            del self._taken[next(iter(self._taken))]
 
     def _marked_behind_gaps(self, new: list[Append], known: Mapping[str, int]) -> list[pa.Table]:
         """The appends' rows. For a while after some of a committer's are missing, its mark rows say so: whoever waits

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import threading
 import time
 from collections.abc import Mapping
@@ -343,6 +344,40 @@ def test_two_intakes_at_work_on_one_table_take_each_append_once(
     check_slices(rows)
     assert logged(rows, 1) == prober.must_be_logged() and check_marks(history) > 0
     assert DeltaTable(str(history)).version() > 3
+
+
+@pytest.mark.parametrize("at_once", [True, False], ids=["at_once", "one_by_one"])
+def test_what_a_copied_folder_and_its_original_append_is_all_taken(
+    kafka: LocalKafka, tmp_path: Path, history: Path, clock: StillClock, at_once: bool
+) -> None:
+    """They begin together, and give the same numbers to their appends."""
+    topic, said = a_topic(kafka), list[str]()
+    folder, prober = a_host(tmp_path, "host", 1, clock)
+    with committer(folder, EvidenceTopic(topic), clock) as one:
+        one.commit()
+    prober.close()
+    copied = tmp_path / "copy"
+    shutil.copytree(folder, copied)
+    taken = Intake(topic, History(str(history)), said.append)
+    if not at_once:
+        carry(taken)
+    probers = []
+    for process, each in ((2, folder), (3, copied)):
+        probers.append(Prober.start(each, process, clock))
+        with committer(each, EvidenceTopic(topic), clock) as one:
+            for _ in range(3):
+                probers[-1].send(0)
+                probers[-1].alive()
+                one.commit()
+        if not at_once:
+            carry(taken)
+    carry(taken)
+    taken.close()
+    rows = table_rows(history)
+    for process, prober in enumerate(probers, 2):
+        assert logged(rows, process) == prober.must_be_logged()
+    assert [line.partition(" in the name")[0] for line in said] == [f"two append to {topic}"]
+    assert carried(topic, history) == 0, "it is there already"
 
 
 def test_messages_of_others_are_left_out_and_told_once(
