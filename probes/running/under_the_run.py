@@ -102,8 +102,8 @@ class Look:
         self._heard = time.monotonic()
         if self._senders.note(tag.writer, tag.sent, self._heard):
             raise AnotherFleet(
-                f"another fleet is at work under this run: in {tag.topic} arrive records of run {self._run} that no "
-                f"probe of {self._folder} sends. A copy of a journal folder takes part in the original's groups and "
+                f"another fleet is at work under this run: records of run {self._run} arrive that no probe of "
+                f"{self._folder} sends. A copy of a journal folder takes part in the original's groups and "
                 "transactions: stop one of the two, or move this folder away, so that its probes begin a run of their "
                 "own"
             )

@@ -18,6 +18,7 @@ from probes.log.commits import checkpoints
 from probes.log.commits.history import History, TableProperties
 from tests.probes.log.test_data_files import rows_at
 
+PROJECT = Path(__file__).parents[3]
 AT = datetime(2026, 11, 28, tzinfo=UTC)
 MANY = """
 import sys
@@ -52,6 +53,7 @@ def test_a_checkpoint_leaves_no_threads_behind(tmp_path: Path) -> None:
     """deltalake reads the commits since the last one each in a thread: there were some forty."""
     ran = subprocess.run(
         [sys.executable, "-c", MANY, str(tmp_path / "history")],
+        cwd=PROJECT,
         check=False,
         capture_output=True,
         text=True,
