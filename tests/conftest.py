@@ -40,22 +40,34 @@ LONGEST = (
 """Files that took a minute or more when they were measured last, the longest first: none of them may come last."""
 WAY = "fed"
 """The parameter by which a test of the rules is given its history in several ways."""
-TOGETHER = frozenset(
-    f"tests/{name}.py"
-    for name in (
-        "deploy/test_local_kafka", "probes/test_topics", "monitor/drill/proxy/test_passing",
-        "monitor/drill/proxy/test_side", "monitor/drill/proxy/test_wire", "monitor/drill/proxy/test_lies",
-    )
-)  # fmt: skip
-"""Files that want the three brokers, or those of an older version: one process runs them all, and starts these once."""
+TOGETHER = {
+    f"tests/{name}.py": together
+    for together, names in {
+        "three brokers": (
+            "deploy/test_local_kafka", "probes/test_topics", "monitor/drill/proxy/test_passing",
+            "monitor/drill/proxy/test_side", "monitor/drill/proxy/test_wire", "monitor/drill/proxy/test_lies",
+        ),
+        "a Spark session": (
+            "streaming_jobs/test_rebuild", "streaming_jobs/test_cycles", "streaming_jobs/test_session",
+        ),
+        "another Spark session": (
+            "streaming_jobs/test_job", "streaming_jobs/test_files", "streaming_jobs/test_damaged_files",
+            "streaming_jobs/test_holding", "streaming_jobs/test_across",
+        ),
+    }.items()
+    for name in names
+}  # fmt: skip
+"""Files that want what is dear to start, three brokers, those of an older version, or a Spark session: of each group
+one process runs all, and starts these once. With two sessions Spark's files take no longer than the others, and each
+costs a dozen seconds of processor time."""
 
 
 class FilesTogether(LoadFileScheduling):  # type: ignore[misc]  # its library tells no types
     """A file's tests in one process, as `--dist loadfile` has it, and some files' in the same."""
 
     def _split_scope(self, nodeid: str) -> str:
-        file = super()._split_scope(nodeid)
-        return "three brokers" if file in TOGETHER else file
+        file: str = super()._split_scope(nodeid)
+        return TOGETHER.get(file, file)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -69,7 +69,7 @@ def test_a_column_that_came_later_is_null_in_older_files(tmp_path: Path, rows: p
 @pytest.mark.spark
 def test_tasks_read_parts_of_a_file_and_the_job_all_of_it(spark: SparkSession, tmp_path: Path) -> None:
     config = JobConfig.model_validate({"root": tmp_path / "a b ü", "history_wait": 0})
-    history = partition_rows(Plan("bulk", 64_000_000, partitions=1), 0)
+    history = partition_rows(Plan("bulk", 48_000_000, partitions=1), 0)
     properties = WriterProperties(max_row_group_size=10_000, write_batch_size=10_000, compression="UNCOMPRESSED")
     write_deltalake(str(config.history_path), history, partition_by=["date"], writer_properties=properties)
     (file,) = a_folder(config.history_path).rglob("*.parquet")
