@@ -31,13 +31,13 @@ demo: $(READY)
 	$(BIN)/offsetwatch demo
 
 # The rules' tests fill what is left of the machine while those with brokers, Spark and processes of their own run,
-# four files at a time: these wait for more than half of their time. Before them runs the demonstration, which has a
+# five files at a time: these wait for more than half of their time. Before them runs the demonstration, which has a
 # minute to find what it makes. What the rules' tests say is shown at the end.
 test: $(READY)
 	@mkdir -p .offsetwatch; said=.offsetwatch/rules-tests.log; failed=0; \
 	nice -n 19 $(BIN)/python -m pytest tests/rules -m "not evening" -n auto --dist worksteal --durations=25 >$$said 2>&1 & rules=$$!; \
 	$(BIN)/python -m pytest tests/monitor/test_demo.py -m alone || failed=1; \
-	$(BIN)/python -m pytest --ignore=tests/rules -m "$(SOON)" -n 4 --dist loadfile --no-loadscope-reorder \
+	$(BIN)/python -m pytest --ignore=tests/rules -m "$(SOON)" -n 5 --dist loadfile --no-loadscope-reorder \
 	  --durations=15 || failed=1; \
 	wait $$rules || failed=1; \
 	cat $$said; exit $$failed

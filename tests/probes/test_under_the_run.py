@@ -75,7 +75,7 @@ def test_a_copy_of_a_folder_in_use_does_not_begin(kafka: LocalKafka, tmp_path: P
         copy_in_use(tmp_path / "one", tmp_path / "two")
         before = {file: file.read_bytes() for file in (tmp_path / "two" / "journals" / "lives").rglob("*.journal")}
         assert before
-        told = f"records of run {original.status().run} that no probe of {tmp_path / 'two' / 'journals'} sends"
+        told = f"records of run {original.status().run} arrive that no probe of {tmp_path / 'two' / 'journals'} sends"
         with pytest.raises(AnotherFleet, match=told), running(config, kafka, tmp_path / "two"):
             pass
         assert all(file.read_bytes() == data for file, data in before.items()), "nothing is made of its lives"
