@@ -119,7 +119,6 @@ class IntegrityJob:
         self._unwritten = list(unwritten)
         self._log_watch: LogWatch | None = None
         self._stopping = threading.Event()
-        self._abandoned = False
         self._busy = threading.Lock()  # held while a batch is in our hands
         self._busy_since: float | None = None
         self._sink_lock = threading.Lock()
@@ -187,8 +186,9 @@ class IntegrityJob:
         query = self._query
         with self._busy:  # the running batch's writes, or a rebuild's
             number = self._last_batch
-        if query is not None and not self._abandoned:
+        if query is not None and not self._ended.is_set():  # nor abandoned
             await_commit(query, self._config.checkpoint_path / "commits", number)
+        if query is not None:
             try:
                 query.stop()
             except (PySparkException, Py4JError, OSError) as error:
@@ -201,7 +201,6 @@ class IntegrityJob:
 
     def abandon(self) -> None:
         """Leave everything as it is, for the JVM is gone, or goes: nothing is finished, and nothing begun."""
-        self._abandoned = True
         self._stopping.set()
         self._ended.set()
 

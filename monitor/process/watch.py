@@ -168,17 +168,14 @@ class Watch:
     def _claim(self) -> Claim:
         """Make the data ours, so that we are `at_work`; or not, where a stop was asked for while another had them."""
         job = self._config.job
+        # Before it may stand by: nobody is there to mend what is wrong when it takes over.
         require_reachable(job.tables_path, "The tables")
-        if self._standby:  # nobody is there to mend what is wrong when it takes over
-            require_reachable(job.history_path)
-            require_conditional_puts(job.tables_path)
+        require_reachable(job.history_path)
+        require_conditional_puts(job.tables_path)
         prepare = self._prepare if self._standby else None
         claim = Claim(job, self._say, self._stopping, self._ending, prepare=prepare)
         self.at_work = claim(self._leave)
         self._lease = claim.lease
-        if self.at_work and not self._standby:
-            require_reachable(job.history_path)
-            require_conditional_puts(job.tables_path)
         return claim
 
     def _keeping(self) -> Keeping:
