@@ -58,8 +58,8 @@ TOGETHER = {
     for name in names
 }  # fmt: skip
 """Files that want what is dear to start, three brokers, those of an older version, or a Spark session: of each group
-one process runs all, and starts these once. With two sessions Spark's files take no longer than the others, and each
-costs a dozen seconds of processor time."""
+one process runs all, and starts these once. With two sessions Spark's files take no longer than the others; each
+begins with four to six seconds of processor time, by how much of it is used, and warms up anew."""
 
 
 class FilesTogether(LoadFileScheduling):  # type: ignore[misc]  # its library tells no types
