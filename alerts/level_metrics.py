@@ -64,32 +64,40 @@ _PLACED: Final = ("cluster", "topic", "broker")
 
 HISTOGRAMS: Final = (
     _Named(
-        "produce", "offsetwatch_produce_latency_seconds",
-        "From handing a record to the producer until its acknowledgement (acks=all).", _PLACED,
+        "produce",
+        "offsetwatch_produce_latency_seconds",
+        "From handing a record to the producer until its acknowledgement (acks=all).",
+        _PLACED,
     ),
     _Named(
-        "end-to-end", "offsetwatch_end_to_end_latency_seconds",
-        "From handing a record to the producer until the same process polls it at read_committed.", _PLACED,
+        "end-to-end",
+        "offsetwatch_end_to_end_latency_seconds",
+        "From handing a record to the producer until the same process polls it at read_committed.",
+        _PLACED,
     ),
     _Named("transaction-commit", "offsetwatch_transaction_commit_latency_seconds", "Committing a transaction."),
     _Named("offset-commit", "offsetwatch_offset_commit_latency_seconds", "Committing a reader's offsets."),
     _Named("metadata", "offsetwatch_metadata_latency_seconds", "Asking for the description of the probe topics."),
     _Named(
-        "rebalance", "offsetwatch_rebalance_duration_seconds",
+        "rebalance",
+        "offsetwatch_rebalance_duration_seconds",
         "From giving up partitions, or asking to join, until a group's member is assigned partitions.",
     ),
-)  # fmt: skip
+)
 
 COUNTERS: Final[Mapping[str, Sequence[_Named]]] = {
     "total": (
         _Named("produce", "offsetwatch_produce_records", "Records handed to plain producers.", _PLACED),
         _Named(
-            "end-to-end", "offsetwatch_end_to_end_records", "Records of the end-to-end probe, each judged once.",
+            "end-to-end",
+            "offsetwatch_end_to_end_records",
+            "Records of the end-to-end probe, each judged once.",
             _PLACED,
         ),
         _Named("consume", "offsetwatch_consume_records", "Acknowledged records of the end-to-end probe.", _PLACED),
         _Named(
-            "transaction-commit", "offsetwatch_transaction_commits",
+            "transaction-commit",
+            "offsetwatch_transaction_commits",
             "Commits of transactions tried, and producers without a producer id.",
         ),
         _Named("offset-commit", "offsetwatch_offset_commits", "Commits of readers' offsets tried."),
@@ -97,30 +105,40 @@ COUNTERS: Final[Mapping[str, Sequence[_Named]]] = {
     ),
     "failed": (
         _Named(
-            "produce", "offsetwatch_produce_record_failures",
-            "Records whose write failed, or of which it is not known whether they were written.", _PLACED,
+            "produce",
+            "offsetwatch_produce_record_failures",
+            "Records whose write failed, or of which it is not known whether they were written.",
+            _PLACED,
         ),
         _Named(
-            "end-to-end", "offsetwatch_end_to_end_record_failures",
-            "Records that did not come back within the objective, whatever held them up.", _PLACED,
+            "end-to-end",
+            "offsetwatch_end_to_end_record_failures",
+            "Records that did not come back within the objective, whatever held them up.",
+            _PLACED,
         ),
         _Named(
-            "consume", "offsetwatch_consume_record_failures",
-            "Records that were not polled within the objective after their acknowledgement.", _PLACED,
+            "consume",
+            "offsetwatch_consume_record_failures",
+            "Records that were not polled within the objective after their acknowledgement.",
+            _PLACED,
         ),
         _Named(
-            "transaction-commit", "offsetwatch_transaction_commit_failures", "Commits of transactions that failed.",
+            "transaction-commit",
+            "offsetwatch_transaction_commit_failures",
+            "Commits of transactions that failed.",
         ),
         _Named("offset-commit", "offsetwatch_offset_commit_failures", "Commits of readers' offsets that failed."),
         _Named("metadata", "offsetwatch_metadata_request_failures", "Descriptions that were not answered."),
     ),
     "late": (
         _Named(
-            "end-to-end", "offsetwatch_end_to_end_delayed_records",
-            "Records that came back after all, later than the objective.", _PLACED,
+            "end-to-end",
+            "offsetwatch_end_to_end_delayed_records",
+            "Records that came back after all, later than the objective.",
+            _PLACED,
         ),
     ),
-}  # fmt: skip
+}
 """By the field of `Tries` that they show."""
 
 

@@ -132,9 +132,10 @@ class Metrics:
             "offsetwatch_lost_records", "Acknowledged records that are proven lost (lost-write).", ("cluster", "topic")
         )
         self._duplicated = self._counter(
-            "offsetwatch_duplicated_records", "Records that stand at two or more offsets (duplicate).",
+            "offsetwatch_duplicated_records",
+            "Records that stand at two or more offsets (duplicate).",
             ("cluster", "topic"),
-        )  # fmt: skip
+        )
 
     def _make_those_of_batches(self) -> None:
         self._batch = self._histogram(

@@ -96,8 +96,10 @@ def _histograms(family: Metric) -> Any:
 def _fill(histogram: Any, buckets: Buckets) -> None:
     """The buckets that hold anything, as spans of neighbours and the differences between their counts."""
     histogram.schema, histogram.zero_threshold, histogram.zero_count = (
-        buckets.schema, buckets.zero_threshold, buckets.zero,
-    )  # fmt: skip
+        buckets.schema,
+        buckets.zero_threshold,
+        buckets.zero,
+    )
     after, before = 0, 0
     for index, count in enumerate(buckets.counts, buckets.first):
         if not count:
@@ -119,10 +121,14 @@ def _labels(labels: dict[str, str]) -> list[Any]:
 
 _Field = descriptor_pb2.FieldDescriptorProto
 _TYPES: Final = {
-    "string": _Field.TYPE_STRING, "double": _Field.TYPE_DOUBLE, "uint64": _Field.TYPE_UINT64,
-    "uint32": _Field.TYPE_UINT32, "sint32": _Field.TYPE_SINT32, "sint64": _Field.TYPE_SINT64,
+    "string": _Field.TYPE_STRING,
+    "double": _Field.TYPE_DOUBLE,
+    "uint64": _Field.TYPE_UINT64,
+    "uint32": _Field.TYPE_UINT32,
+    "sint32": _Field.TYPE_SINT32,
+    "sint64": _Field.TYPE_SINT64,
     "int32": _Field.TYPE_INT32,
-}  # fmt: skip
+}
 _COUNTER, _GAUGE, _HISTOGRAM = 0, 1, 4
 _MESSAGES: Final = {
     "LabelPair": (("name", 1, "string"), ("value", 2, "string")),
@@ -131,15 +137,23 @@ _MESSAGES: Final = {
     "Bucket": (("cumulative_count", 1, "uint64"), ("upper_bound", 2, "double")),
     "BucketSpan": (("offset", 1, "sint32"), ("length", 2, "uint32")),
     "Histogram": (
-        ("sample_count", 1, "uint64"), ("sample_sum", 2, "double"), ("bucket", 3, "*Bucket"), ("schema", 5, "sint32"),
-        ("zero_threshold", 6, "double"), ("zero_count", 7, "uint64"), ("positive_span", 12, "*BucketSpan"),
+        ("sample_count", 1, "uint64"),
+        ("sample_sum", 2, "double"),
+        ("bucket", 3, "*Bucket"),
+        ("schema", 5, "sint32"),
+        ("zero_threshold", 6, "double"),
+        ("zero_count", 7, "uint64"),
+        ("positive_span", 12, "*BucketSpan"),
         ("positive_delta", 13, "*sint64"),
     ),
     "Metric": (
-        ("label", 1, "*LabelPair"), ("gauge", 2, "Gauge"), ("counter", 3, "Counter"), ("histogram", 7, "Histogram"),
+        ("label", 1, "*LabelPair"),
+        ("gauge", 2, "Gauge"),
+        ("counter", 3, "Counter"),
+        ("histogram", 7, "Histogram"),
     ),
     "MetricFamily": (("name", 1, "string"), ("help", 2, "string"), ("type", 3, "int32"), ("metric", 4, "*Metric")),
-}  # fmt: skip
+}
 """Of client_model's metrics.proto: (name, number, type) of each field, `*` where it is repeated. An enumeration is an
 int32 on the wire."""
 

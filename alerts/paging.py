@@ -85,11 +85,15 @@ class Paging:
         now = clock()
         self._couriers = [
             Courier(
-                receiver, self.standing, Memory(keeping.kept(receiver.name) if keeping is not None else None, now),
-                clock=clock, failed=failed, select=keeping.ours if keeping is not None else all_of,
+                receiver,
+                self.standing,
+                Memory(keeping.kept(receiver.name) if keeping is not None else None, now),
+                clock=clock,
+                failed=failed,
+                select=keeping.ours if keeping is not None else all_of,
             )
             for receiver in receivers(config, self.silences)
-        ]  # fmt: skip
+        ]
         self._couriers += [
             Courier(receiver, self.standing, Memory(None, now), clock=clock, failed=failed) for receiver in also
         ]

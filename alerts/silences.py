@@ -92,9 +92,14 @@ class Silences(ABC):
         if until - now > LONGEST:
             raise SilenceRefused(f"a silence lasts {LONGEST.days} days at most; begin another one then")
         made = Silence(
-            id=secrets.token_hex(3), cluster=cluster, topic=topic, since=now, until=until,
-            because=_readable(" ".join(because.split())), by=_readable(by),
-        )  # fmt: skip
+            id=secrets.token_hex(3),
+            cluster=cluster,
+            topic=topic,
+            since=now,
+            until=until,
+            because=_readable(" ".join(because.split())),
+            by=_readable(by),
+        )
         with self._changing() as held:
             if sum(one.active(now) for one in held) >= MOST:
                 raise SilenceRefused(f"there are {MOST} silences already")
@@ -182,9 +187,14 @@ def _read(path: Path) -> tuple[Silence, ...]:
 
 def _silence(row: Mapping[str, Any]) -> Silence:
     return Silence(
-        id=str(row["id"]), cluster=str(row["cluster"]), topic=str(row["topic"]), since=_time(row["since"]),
-        until=_time(row["until"]), because=_readable(row["because"]), by=_readable(row["by"]),
-    )  # fmt: skip
+        id=str(row["id"]),
+        cluster=str(row["cluster"]),
+        topic=str(row["topic"]),
+        since=_time(row["since"]),
+        until=_time(row["until"]),
+        because=_readable(row["because"]),
+        by=_readable(row["by"]),
+    )
 
 
 def _readable(text: object) -> str:

@@ -265,10 +265,18 @@ def findings(  # noqa: PLR0913
     from monitor.commands.findings_command import Question, run
 
     asked = Question(
-        anomalies=anomaly or (), severities=severity or (), kinds=kind or (), states=state or (), topics=topic or (),
-        partition=partition, cluster=cluster, since=since, until=until,
-        form="json" if json else "each" if all_ else "incidents", limit=limit,
-    )  # fmt: skip
+        anomalies=anomaly or (),
+        severities=severity or (),
+        kinds=kind or (),
+        states=state or (),
+        topics=topic or (),
+        partition=partition,
+        cluster=cluster,
+        since=since,
+        until=until,
+        form="json" if json else "each" if all_ else "incidents",
+        limit=limit,
+    )
     run(asked, partial(loaded_by, config, data), history)
 
 
@@ -401,9 +409,7 @@ def check(  # noqa: PLR0913
     Exit code 0: valid; 1: violations, or values never polled; 2: one cannot be read."""
     from monitor.commands.check import Options, run
 
-    options = Options(
-        json_output=json, strict=strict, allow=allow or (), ww=ww, cycles=cycles, pictures=pictures
-    )  # fmt: skip
+    options = Options(json_output=json, strict=strict, allow=allow or (), ww=ww, cycles=cycles, pictures=pictures)
     raise typer.Exit(run(files, options))
 
 

@@ -63,19 +63,21 @@ class LogFormats(StrEnum):
 LogFormat = Annotated[
     LogFormats | None,
     typer.Option(
-        "--log-format", help="text, for people; json, a line each; auto: findings as text on a terminal, else as json.",
+        "--log-format",
+        help="text, for people; json, a line each; auto: findings as text on a terminal, else as json.",
         show_default=False,
     ),
-]  # fmt: skip
+]
 
 
 History = Annotated[
     str | None,
     typer.Option(
-        "--history", metavar="PATH_OR_URL",
+        "--history",
+        metavar="PATH_OR_URL",
         help="A kept probe log (its table, or a data folder) is judged anew, instead of reading a monitor's tables.",
     ),
-]  # fmt: skip
+]
 Topics = Annotated[
     list[str] | None, typer.Option("--topic", metavar="NAME", help="Only this topic (repeatable).", show_default=False)
 ]

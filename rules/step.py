@@ -189,7 +189,7 @@ def step(
 
 def _stepped(
     prepared: Prepared, chunks: Chunks, objectives: Objectives, visible: set[tuple[int, int]] | None
-) -> Stepped:  # fmt: skip
+) -> Stepped:
     """`visible`: the indefinite operations of a finished history that turned out visible; None for a live one."""
     state, columns, place = prepared.state, prepared.columns, prepared.place
     if len(columns):

@@ -32,11 +32,21 @@ NEEDS = {"kafka": {"kafka", "kafka3", "kafka_of_3_8", "secured"}, "spark": {"spa
 WAITING = ("kafka", "spark", "slow")
 """Markers of tests that start programs, and wait for them."""
 LONGEST = (
-    "streaming_jobs/test_rebuild", "probes/test_transform", "streaming_jobs/test_killed", "probes/test_fleet",
-    "deploy/test_local_kafka", "probes/log/evidence/test_intake", "probes/test_group_offsets",
-    "streaming_jobs/test_object_store", "probes/log/test_cut_journals", "streaming_jobs/test_job",
-    "monitor/drill/test_drills", "monitor/test_stop", "monitor/drill/proxy/test_lies", "monitor/drill/proxy/test_side",
-)  # fmt: skip
+    "streaming_jobs/test_rebuild",
+    "probes/test_transform",
+    "streaming_jobs/test_killed",
+    "probes/test_fleet",
+    "deploy/test_local_kafka",
+    "probes/log/evidence/test_intake",
+    "probes/test_group_offsets",
+    "streaming_jobs/test_object_store",
+    "probes/log/test_cut_journals",
+    "streaming_jobs/test_job",
+    "monitor/drill/test_drills",
+    "monitor/test_stop",
+    "monitor/drill/proxy/test_lies",
+    "monitor/drill/proxy/test_side",
+)
 """Files that took a minute or more when they were measured last, the longest first: none of them may come last."""
 WAY = "fed"
 """The parameter by which a test of the rules is given its history in several ways."""
@@ -44,19 +54,28 @@ TOGETHER = {
     f"tests/{name}.py": together
     for together, names in {
         "three brokers": (
-            "deploy/test_local_kafka", "probes/test_topics", "monitor/drill/proxy/test_passing",
-            "monitor/drill/proxy/test_side", "monitor/drill/proxy/test_wire", "monitor/drill/proxy/test_lies",
+            "deploy/test_local_kafka",
+            "probes/test_topics",
+            "monitor/drill/proxy/test_passing",
+            "monitor/drill/proxy/test_side",
+            "monitor/drill/proxy/test_wire",
+            "monitor/drill/proxy/test_lies",
         ),
         "a Spark session": (
-            "streaming_jobs/test_rebuild", "streaming_jobs/test_cycles", "streaming_jobs/test_session",
+            "streaming_jobs/test_rebuild",
+            "streaming_jobs/test_cycles",
+            "streaming_jobs/test_session",
         ),
         "another Spark session": (
-            "streaming_jobs/test_job", "streaming_jobs/test_files", "streaming_jobs/test_damaged_files",
-            "streaming_jobs/test_holding", "streaming_jobs/test_across",
+            "streaming_jobs/test_job",
+            "streaming_jobs/test_files",
+            "streaming_jobs/test_damaged_files",
+            "streaming_jobs/test_holding",
+            "streaming_jobs/test_across",
         ),
     }.items()
     for name in names
-}  # fmt: skip
+}
 """Files that want what is dear to start, three brokers, those of an older version, or a Spark session: of each group
 one process runs all, and starts these once. With two sessions Spark's files take no longer than the others; each
 begins with four to six seconds of processor time, by how much of it is used, and warms up anew."""

@@ -31,11 +31,19 @@ from rules.vocabulary.times import from_micros
 TRUNCATION: Final = "log-truncation"
 SIGNS: Final = frozenset(
     {
-        "eos-violation", "inconsistent-offsets", "int-nonmonotonic-poll", "int-poll-skip", "lost-commit",
-        "nonmonotonic-poll", "nonmonotonic-send", "offset-regression", "poll-skip", "sequence-loss",
+        "eos-violation",
+        "inconsistent-offsets",
+        "int-nonmonotonic-poll",
+        "int-poll-skip",
+        "lost-commit",
+        "nonmonotonic-poll",
+        "nonmonotonic-send",
+        "offset-regression",
+        "poll-skip",
+        "sequence-loss",
         "spurious-zero-offset",
     }
-)  # fmt: skip
+)
 SOON: Final = timedelta(seconds=10)
 """The cut is found so long after its signs, at most: where its leader begins anew, the end of the log is listed some
 seconds after the first write."""

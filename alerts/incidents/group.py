@@ -124,9 +124,17 @@ class Group:
 
     def _as_it_stands(self) -> Group:
         return replace(
-            self, places=dict(self.places), now_places=dict(self.now_places), folded=Counter(self.folded),
-            topics=set(self.topics), earlier=self.earlier.copy(), open=set(), own={}, keys=set(), previous=None,
-        )  # fmt: skip
+            self,
+            places=dict(self.places),
+            now_places=dict(self.now_places),
+            folded=Counter(self.folded),
+            topics=set(self.topics),
+            earlier=self.earlier.copy(),
+            open=set(),
+            own={},
+            keys=set(),
+            previous=None,
+        )
 
     def count(self, event: FindingEvent) -> None:
         """One more finding that only says again what this one does."""
@@ -205,17 +213,35 @@ class Group:
         until = None if ended is None else (self.closed_at or self.last) if self.kind == "condition" else self.last
         places, ever = ([place for place in known if place] for known in (self.now_places, self.places))
         return Incident(
-            id=first.id, occurrence=self.occurrence,
-            anomaly=first.anomaly, kind=self.kind, severity=first.severity, cluster=first.cluster,
-            cluster_name=name, topic="" if is_of_the_cluster(first) else first.topic,
-            message=message, evidence=newest.evidence, since=self.since, last=self.last, until=until,
+            id=first.id,
+            occurrence=self.occurrence,
+            anomaly=first.anomaly,
+            kind=self.kind,
+            severity=first.severity,
+            cluster=first.cluster,
+            cluster_name=name,
+            topic="" if is_of_the_cluster(first) else first.topic,
+            message=message,
+            evidence=newest.evidence,
+            since=self.since,
+            last=self.last,
+            until=until,
             own_until=self.own_closed[1] if until is not None and self.own_closed is not None else None,
-            told=first.counted, ended=ended, subjects=tuple(places[:LISTED]), places=len(places),
-            findings=self.findings, standing=len(self.open), folded=dict(self.folded), topics=frozenset(self.topics),
+            told=first.counted,
+            ended=ended,
+            subjects=tuple(places[:LISTED]),
+            places=len(places),
+            findings=self.findings,
+            standing=len(self.open),
+            folded=dict(self.folded),
+            topics=frozenset(self.topics),
             due=self.due,
             latest="" if latest == newest.message else f"in {subject_of(self.latest)}: {latest}" if self.latest else "",
             goes_on=still,
-            began=self.began or self.since, spells=self.spells, earlier=tuple(self.earlier),
-            ever=tuple(ever[:LISTED]) if self.spells > 1 else (), became=self.became,
+            began=self.began or self.since,
+            spells=self.spells,
+            earlier=tuple(self.earlier),
+            ever=tuple(ever[:LISTED]) if self.spells > 1 else (),
+            became=self.became,
             previous=self.previous.incident(self.previous.closed, name) if self.previous is not None else None,
-        )  # fmt: skip
+        )

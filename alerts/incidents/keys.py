@@ -14,12 +14,28 @@ Key = tuple[Any, ...]
 
 OF_THE_CLUSTER: Final = frozenset(
     {
-        "cluster-unreachable", "evidence-gap", "evidence-late", "foreign-commit", "log-truncation", "lost-commit",
-        "offset-regression", "refused-reads", "refused-writes", "replaced-cluster", "replicas-out-of-sync",
-        "stuck-close", "stuck-consumer", "stuck-producer", "throttled", "under-min-isr",
-        "under-replicated-probe-topic", "unsafe-config", "unverifiable", "window-overflow",
+        "cluster-unreachable",
+        "evidence-gap",
+        "evidence-late",
+        "foreign-commit",
+        "log-truncation",
+        "lost-commit",
+        "offset-regression",
+        "refused-reads",
+        "refused-writes",
+        "replaced-cluster",
+        "replicas-out-of-sync",
+        "stuck-close",
+        "stuck-consumer",
+        "stuck-producer",
+        "throttled",
+        "under-min-isr",
+        "under-replicated-probe-topic",
+        "unsafe-config",
+        "unverifiable",
+        "window-overflow",
     }
-)  # fmt: skip
+)
 """What concerns how a cluster is set up, a process or a group that works on many topics, or a broker that leads
 partitions of many: one fact, and not one a topic."""
 
@@ -39,16 +55,24 @@ IN_A_MOMENT: Final = (OF_A_LOG, OF_GROUPS, OF_A_GROUP)
 """Keys by which only what is found about the same time joins: another fault may follow."""
 SIGNS_IN_A_LOG: Final = frozenset(
     {
-        "inconsistent-offsets", "int-nonmonotonic-poll", "int-poll-skip", "nonmonotonic-poll", "nonmonotonic-send",
-        "poll-skip", "sequence-loss", "spurious-zero-offset",
+        "inconsistent-offsets",
+        "int-nonmonotonic-poll",
+        "int-poll-skip",
+        "nonmonotonic-poll",
+        "nonmonotonic-send",
+        "poll-skip",
+        "sequence-loss",
+        "spurious-zero-offset",
     }
-)  # fmt: skip
+)
 """What one fault of a partition's log makes of it, by several names."""
 _REFUSED: Final = frozenset({"refused-reads", "refused-writes", "stuck-consumer", "stuck-producer"})
 _ACCESS: Final = LOGIN_REFUSED | {
-    "CLUSTER_AUTHORIZATION_FAILED", "GROUP_AUTHORIZATION_FAILED", "TOPIC_AUTHORIZATION_FAILED",
+    "CLUSTER_AUTHORIZATION_FAILED",
+    "GROUP_AUTHORIZATION_FAILED",
+    "TOPIC_AUTHORIZATION_FAILED",
     "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
-}  # fmt: skip
+}
 """One right that was taken away is one fact, whoever is refused for want of it and whatever that is called."""
 _NAMES: Final = ("writer", "host", "process", "group", "transactional_id", "run")
 

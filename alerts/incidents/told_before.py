@@ -17,7 +17,7 @@ from alerts.incidents.incident import Became, Incident, Names
 
 def told_before(
     occurrences: Collection[str], recorded: Sequence[FindingEvent], *, hold: timedelta, names: Names
-) -> list[Incident]:  # fmt: skip
+) -> list[Incident]:
     """The `occurrences` that the findings `recorded` make no incident of, each as it ended with the newest of these.
     Of one whose finding is not among them nothing can be told."""
     if not occurrences or not recorded:
@@ -37,9 +37,7 @@ def _finding(occurrence: str) -> str:
     return occurrence.partition("@")[0]
 
 
-def _ended(
-    occurrence: str, recorded: Sequence[FindingEvent], within: Incident | None, names: Names
-) -> Incident | None:  # fmt: skip
+def _ended(occurrence: str, recorded: Sequence[FindingEvent], within: Incident | None, names: Names) -> Incident | None:
     own = [event for event in recorded if event.id == _finding(occurrence)]
     first = next((one for one in own if Group.begun(one).occurrence == occurrence), None)
     if first is None:

@@ -101,10 +101,9 @@ def _worse(incident: Incident, told: ToldTimes, now: datetime) -> bool:
         return True
     if now - told.sized < WORSE_AFTER:
         return False
-    return (
-        size.places >= TIMES_PLACES * max(told.size.places, 1)
-        or size.findings >= TIMES_FINDINGS * max(told.size.findings, 1)
-    )  # fmt: skip
+    return size.places >= TIMES_PLACES * max(told.size.places, 1) or size.findings >= TIMES_FINDINGS * max(
+        told.size.findings, 1
+    )
 
 
 def size_of(incident: Incident) -> Size:

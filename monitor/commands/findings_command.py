@@ -52,11 +52,15 @@ class Question:
             if name not in CATALOGUE:
                 raise UserError(f"--anomaly: there is no anomaly {name}; known are {', '.join(CATALOGUE)}")
         wanted = Filter(
-            anomalies=self.anomalies, severities=self.severities, kinds=self.kinds, states=self.states,
-            topics=self.topics, partition=self.partition,
+            anomalies=self.anomalies,
+            severities=self.severities,
+            kinds=self.kinds,
+            states=self.states,
+            topics=self.topics,
+            partition=self.partition,
             since=moment(self.since, now, "--since") if self.since else None,
             until=moment(self.until, now, "--until") if self.until else None,
-        )  # fmt: skip
+        )
         if wanted.since is not None and wanted.until is not None and wanted.since > wanted.until:
             raise UserError(f"--until {self.until} is before --since {self.since}")
         return wanted

@@ -112,9 +112,20 @@ def survey(config: Config) -> Storage:
     log_disk = None if elsewhere is not None else _on(job.history_path, others)
     stored = _stored(job) if elsewhere is not None or tables is not None else []
     return Storage(
-        data, shown, disk.free, disk.total, rate, span, kept, most, elsewhere, tables, list(others.values()), log_disk,
+        data,
+        shown,
+        disk.free,
+        disk.total,
+        rate,
+        span,
+        kept,
+        most,
+        elsewhere,
+        tables,
+        list(others.values()),
+        log_disk,
         stored,
-    )  # fmt: skip
+    )
 
 
 def _others(own: Path, folders: Sequence[Path]) -> dict[int, Disk]:

@@ -27,9 +27,7 @@ def moment(text: str, now: datetime, option: str) -> datetime:
         if spans and "".join(one.group() for one in spans) == given:
             return now - timedelta(seconds=sum(float(one[1]) * _UNITS[one[2]] for one in spans))
         if clock:
-            of_day = now.replace(
-                hour=int(clock[2]), minute=int(clock[3]), second=int(clock[4] or 0), microsecond=0
-            )  # fmt: skip
+            of_day = now.replace(hour=int(clock[2]), minute=int(clock[3]), second=int(clock[4] or 0), microsecond=0)
             if clock[1] == "yesterday" or (clock[1] is None and of_day > now):
                 of_day -= timedelta(days=1)
             return of_day

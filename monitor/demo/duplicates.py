@@ -57,8 +57,12 @@ class Duplicates(Story):
         scene.tell(f"a producer without idempotence sends {RECORDS} tagged records to")
         scene.tell(f"{where[0]}/{where[1]}, and the same bytes again")
         sent = send_twice(
-            connection(scene.config), scene.config.journals, run=status.run, layout=status.layout, where=where,
+            connection(scene.config),
+            scene.config.journals,
+            run=status.run,
+            layout=status.layout,
+            where=where,
             records=RECORDS,
-        )  # fmt: skip
+        )
         scene.tell(f"both copies are acknowledged: at offset {sent.first}, and at {sent.second}")
         return Duplicated(sent)

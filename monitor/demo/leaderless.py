@@ -54,10 +54,18 @@ _SKIPPED: Final = re.compile(
 
 _FOLLOWING: Final = frozenset(
     {
-        "cluster-unreachable", "under-replicated-probe-topic", "suspected", "unseen", "stuck-consumer",
-        "stuck-producer", "hanging-transaction", "unrecovered-transaction", "stale-log-end", "evidence-late",
+        "cluster-unreachable",
+        "under-replicated-probe-topic",
+        "suspected",
+        "unseen",
+        "stuck-consumer",
+        "stuck-producer",
+        "hanging-transaction",
+        "unrecovered-transaction",
+        "stale-log-end",
+        "evidence-late",
     }
-)  # fmt: skip
+)
 """Conditions that are true while a broker is away, and what only it had with it; the topic has one replica besides."""
 
 Skipped = Counter[tuple[str, int, str]]
@@ -219,9 +227,14 @@ class LeaderlessTransactions(Story):
         scene.tell(f"the coordinators wrote no marker there; broker {fault.node} is back")
         self._await_next(scene, names)
         return Leaderless(
-            topic=topic, places=places, killed=fault.node, at=fault.began.wall, aborted=aborted, committed=committed,
+            topic=topic,
+            places=places,
+            killed=fault.node,
+            at=fault.began.wall,
+            aborted=aborted,
+            committed=committed,
             skipped=lambda: skipped(scene.kafka),
-        )  # fmt: skip
+        )
 
     def _await_next(self, scene: Scene, names: Sequence[str]) -> None:
         """Wait until each producer has made another transaction there. Raises NotProvoked where one of them ended in

@@ -70,9 +70,15 @@ def send_twice(
     settings = producer_settings(connection, client=f"offsetwatch-{NAME}") | {"enable.idempotence": "false"}
     labels = {"name": NAME, "writer": str(writer), "idempotent": "false", "in_flight": "1"}
     life = Life(
-        cluster=layout.cluster, run=run, process=process, kind=KIND, writer=writer, transactional_id=None,
-        boot=clock.boot, settings=loggable(settings) | labels,
-    )  # fmt: skip
+        cluster=layout.cluster,
+        run=run,
+        process=process,
+        kind=KIND,
+        writer=writer,
+        transactional_id=None,
+        boot=clock.boot,
+        settings=loggable(settings) | labels,
+    )
     log = LifeLog(Journal.create(journals, life), life, layout, clock)
     error: str | None = "_APPLICATION"
     try:
@@ -91,9 +97,15 @@ def send_twice(
     first, second = (copy[0].offset for copy in copies)
     assert first is not None and second is not None
     return SentTwice(
-        topic=where[0], partition=where[1], writer=writer, process=process, records=records, first=first,
-        second=second, at=at,
-    )  # fmt: skip
+        topic=where[0],
+        partition=where[1],
+        writer=writer,
+        process=process,
+        records=records,
+        first=first,
+        second=second,
+        at=at,
+    )
 
 
 def _send(

@@ -20,8 +20,11 @@ THREE_BROKERS_NEED: Final = 6 * 2**30
 CORES_FOR_ALL: Final = 4
 """Processors that three brokers, all default probes and Spark can share, and findings still come within seconds."""
 _FEWER_PROBES: Final = {
-    "TRANSFORM__COUNT": "0", "REGISTERS__COUNT": "0", "READER__PER_BROKER": "false", "READER__RESTLESS": "0",
-}  # fmt: skip
+    "TRANSFORM__COUNT": "0",
+    "REGISTERS__COUNT": "0",
+    "READER__PER_BROKER": "false",
+    "READER__RESTLESS": "0",
+}
 
 
 def affordable_brokers() -> int:

@@ -100,9 +100,11 @@ def screen(now: Snapshot, *, width: int, height: int) -> RenderableType:
     first; partitions are shown as far as there is room."""
     limit = "" if now.limit is None else f" of {now.limit:.0f} s"
     head = Text.assemble(
-        ("Offsetwatch demo", "bold"), f"  {now.cluster}" if now.cluster else "", f"  {now.elapsed:.0f} s{limit}  ",
+        ("Offsetwatch demo", "bold"),
+        f"  {now.cluster}" if now.cluster else "",
+        f"  {now.elapsed:.0f} s{limit}  ",
         ("Ctrl-C stops it", "dim"),
-    )  # fmt: skip
+    )
     served = Text.assemble("page     ", (now.url or "-", "underline" if now.url else "dim"))
     step = Text.assemble("now      ", (now.step, "bold cyan"), overflow="ellipsis", no_wrap=True)
     parts: list[RenderableType] = [head, served, step, Text(), _figures(now)]
@@ -214,10 +216,14 @@ def _findings(now: Snapshot, width: int, room: int) -> Iterator[RenderableType]:
 def _finding(event: FindingEvent, width: int) -> Iterator[Text]:
     found = f"found {event.latency:.1f} s after it could be decided" if event.event != "closed" else ""
     yield Text.assemble(
-        f"{event.counted:%H:%M:%S} ", (f"{event.severity} ", STYLE.get(event.severity, "")),
-        (event.anomaly, "bold"), f" {event.event} in {_place(event)}  ", (found, "dim"),
-        overflow="ellipsis", no_wrap=True,
-    )  # fmt: skip
+        f"{event.counted:%H:%M:%S} ",
+        (f"{event.severity} ", STYLE.get(event.severity, "")),
+        (event.anomaly, "bold"),
+        f" {event.event} in {_place(event)}  ",
+        (found, "dim"),
+        overflow="ellipsis",
+        no_wrap=True,
+    )
     for said in textwrap.wrap(event.message, width - 9, max_lines=MESSAGE_LINES, placeholder=" …"):
         yield Text(f"         {said}")
     yield Text(f"         {words(event.anomaly, event.evidence)}", style="dim", overflow="ellipsis", no_wrap=True)

@@ -256,14 +256,19 @@ def _lane(process: int, done: Sequence[_Operation], names: Mapping[int, str], of
         row, asked = one.row, one.row.get("end_invoked")
         bars.append(
             Bar(
-                f=row["f"], type=row["type"], invoked=row["invoked"], completed=row["completed"],
+                f=row["f"],
+                type=row["type"],
+                invoked=row["invoked"],
+                completed=row["completed"],
                 low=min((span[0] for span in one.spans), default=None),
                 high=max((span[1] for span in one.spans), default=None),
-                sends=bool(runs(row, "sent")), in_focus=one.in_focus, rewound=one.rewound,
+                sends=bool(runs(row, "sent")),
+                in_focus=one.in_focus,
+                rewound=one.rewound,
                 ending=(row.get("txn_intent") or "end", asked) if asked is not None and one.sent else None,
                 did=did(row, one.marks, names, one.rewound),
             )
-        )  # fmt: skip
+        )
     marks = [mark for one in done for mark in one.marks]
     name = names.get(process, f"process …{process % 10_000:04d}")
     return Lane(process, name, any(mark.kind == "sent" for mark in marks), bars, marks)

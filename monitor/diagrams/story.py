@@ -117,15 +117,20 @@ def story(rows: Sequence[Slice], names: Mapping[int, str], finding: Finding) -> 
     lanes = list(dict.fromkeys(one.key[0] for one in told))
     steps = [
         Step(
-            lanes.index(one.key[0]), one.clauses, any(row.sent for row in one.rows),
-            all(row.type == "ok" for row in one.rows), one in guilty,
+            lanes.index(one.key[0]),
+            one.clauses,
+            any(row.sent for row in one.rows),
+            all(row.type == "ok" for row in one.rows),
+            one in guilty,
         )
         for one in told
-    ]  # fmt: skip
+    ]
     return Story(
-        _logs(ordered, names, about, several), [_called(one, ordered, names) for one in lanes], steps,
+        _logs(ordered, names, about, several),
+        [_called(one, ordered, names) for one in lanes],
+        steps,
         _named(finding.message, names),
-    )  # fmt: skip
+    )
 
 
 def _about(evidence: Mapping[str, Any]) -> _About:
@@ -288,13 +293,15 @@ def _logs(rows: Sequence[Slice], names: Mapping[int, str], about: _About, severa
     return {
         name: [
             Slot(
-                offset, [_value(one, names) for one in values], any(values.values()),
+                offset,
+                [_value(one, names) for one in values],
+                any(values.values()),
                 bool(about.values & values.keys()) or len(values) > 1,
             )
             for offset, values in sorted(log.items())
         ]
         for name, log in sorted(held.items())
-    }  # fmt: skip
+    }
 
 
 # The drawing

@@ -163,10 +163,19 @@ def _crashed(place: Place, before: Mapping[str, Any], rows: pa.Table | None, err
     topic = before["topic"] if rows is None else rows["topic"][0].as_py()
     said, slices = f"{type(error).__name__}: {error}", 0 if rows is None else rows.num_rows
     return Finding(
-        anomaly=CHECK_FAILED, cluster=place.cluster, topic_id=place.topic_id, topic=topic, partition=place.partition,
-        subject=(), event="opened", message=f"a rule failed on partition {place.partition} of {topic}: its verdict is"
-        f" unknown from here on ({said})", evidence={"error": said, "slices": slices}, at=at, decidable=at,
-    )  # fmt: skip
+        anomaly=CHECK_FAILED,
+        cluster=place.cluster,
+        topic_id=place.topic_id,
+        topic=topic,
+        partition=place.partition,
+        subject=(),
+        event="opened",
+        message=f"a rule failed on partition {place.partition} of {topic}: its verdict is"
+        f" unknown from here on ({said})",
+        evidence={"error": said, "slices": slices},
+        at=at,
+        decidable=at,
+    )
 
 
 def cycles_of(searched: Searched) -> Iterator[Finding]:
@@ -174,7 +183,15 @@ def cycles_of(searched: Searched) -> Iterator[Finding]:
     for row in searched.findings.to_pylist():
         at = micros(row["at"])
         yield Finding(
-            anomaly=row["anomaly"], cluster=row["cluster"], topic_id=row["topic_id"], topic=row["topic"],
-            partition=row["partition"], subject=(row["id"],), message=row["message"],
-            evidence=orjson.loads(row["evidence"]), context=orjson.loads(row["context"]), at=at, decidable=at,
-        )  # fmt: skip
+            anomaly=row["anomaly"],
+            cluster=row["cluster"],
+            topic_id=row["topic_id"],
+            topic=row["topic"],
+            partition=row["partition"],
+            subject=(row["id"],),
+            message=row["message"],
+            evidence=orjson.loads(row["evidence"]),
+            context=orjson.loads(row["context"]),
+            at=at,
+            decidable=at,
+        )

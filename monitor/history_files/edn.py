@@ -78,9 +78,13 @@ _FLOAT: Final = re.compile(r"[+-]?(?:0|[1-9]\d*)(?:\.\d*)?(?:[eE][+-]?\d+)?M?")
 _RATIO: Final = re.compile(r"[+-]?\d+/\d+")
 _SYMBOL: Final = re.compile(r"(?![0-9:]|[+-][0-9])[\w.*+!\-?$%&=<>/:#'|]+")
 _NAMED: Final = {
-    "nil": None, "true": True, "false": False,
-    "##Inf": float("inf"), "##-Inf": float("-inf"), "##NaN": float("nan"),
-}  # fmt: skip
+    "nil": None,
+    "true": True,
+    "false": False,
+    "##Inf": float("inf"),
+    "##-Inf": float("-inf"),
+    "##NaN": float("nan"),
+}
 _ESCAPE: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|[0-7]{1,3}|.)", re.DOTALL)
 _ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", '"': '"', "\\": "\\"}
 _CLOSES: Final = {"[": "]", "(": ")", "{": "}", "#{": "}"}

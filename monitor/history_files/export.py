@@ -35,9 +35,28 @@ SETTLE: Final = timedelta(seconds=60)
 MOST: Final = 5_000_000
 """Rows of the probe log that one file may be made of: beyond, a smaller range has to be asked for."""
 _COLUMNS: Final = (
-    "cluster", "topic_id", "topic", "partition", "process", "op", "slice", "f", "type", "error", "txn", "invoked",
-    "completed", "boot", "sent", "polled", "irregular", "isolation", "mode", "assigned", "rebalanced",
-)  # fmt: skip
+    "cluster",
+    "topic_id",
+    "topic",
+    "partition",
+    "process",
+    "op",
+    "slice",
+    "f",
+    "type",
+    "error",
+    "txn",
+    "invoked",
+    "completed",
+    "boot",
+    "sent",
+    "polled",
+    "irregular",
+    "isolation",
+    "mode",
+    "assigned",
+    "rebalanced",
+)
 _TOLD: Final = ("send", "poll", "txn", "assign", "subscribe", "revoke")
 _READ: Final = ("send", "poll", "txn")
 _WITHOUT_WORDS: Final = {
@@ -171,13 +190,14 @@ class _Log:
         """What the numbers of the file stand for, told by a nemesis."""
         value = {
             "cluster": self._cluster,
-            "since": self._range.since, "until": self._range.until,
+            "since": self._range.since,
+            "until": self._range.until,
             "processes": {
                 str(code): f"{names.get(int(number), 'process')} {number}" for code, number in enumerate(self._ids)
             },
             "writers": {str(code): str(number) for code, number in enumerate(self._writers.tolist())},
             "value": f"the writer's number here, times 2^{self._shift}, and the writer's own count of its records",
-        }  # fmt: skip
+        }
         plain = {k: v.isoformat() if isinstance(v, datetime) else v for k, v in value.items() if v is not None}
         return {"type": "info", "process": "nemesis", "f": "legend", "value": plain, "index": 0}
 

@@ -379,10 +379,23 @@ class Recorder:
             indices=None if np.array_equal(indices[given], np.flatnonzero(given)) else indices,
         )
         return Operations(
-            ordinal, process, f, kind, begun, invoked, completed, subscribed, rebalanced,
-            Records(*self._records.columns()), Rows(*self._rows.columns()), Taken(*self._taken.columns()),
-            self._errors, partitions, processes, names,
-        )  # fmt: skip
+            ordinal,
+            process,
+            f,
+            kind,
+            begun,
+            invoked,
+            completed,
+            subscribed,
+            rebalanced,
+            Records(*self._records.columns()),
+            Rows(*self._rows.columns()),
+            Taken(*self._taken.columns()),
+            self._errors,
+            partitions,
+            processes,
+            names,
+        )
 
 
 def _unknown(offset: Any) -> int:

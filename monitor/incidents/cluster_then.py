@@ -25,13 +25,37 @@ AROUND: Final = timedelta(seconds=90)
 """Longer than the observer takes to tell of an unchanged leader again."""
 _SHOWN: Final = 12
 _COLUMNS: Final = (
-    "process", "f", "type", "error", "invoked", "completed", "settings", "log_start", "log_end", "last_stable", "group",
-    "transactional_id", "end_invoked", "op", "topic", "partition",
-)  # fmt: skip
+    "process",
+    "f",
+    "type",
+    "error",
+    "invoked",
+    "completed",
+    "settings",
+    "log_start",
+    "log_end",
+    "last_stable",
+    "group",
+    "transactional_id",
+    "end_invoked",
+    "op",
+    "topic",
+    "partition",
+)
 _OF_OBSERVERS: Final = (
-    "process", "op", "topic", "partition", "type", "error", "invoked", "completed", "settings", "log_start",
-    "log_end", "last_stable",
-)  # fmt: skip
+    "process",
+    "op",
+    "topic",
+    "partition",
+    "type",
+    "error",
+    "invoked",
+    "completed",
+    "settings",
+    "log_start",
+    "log_end",
+    "last_stable",
+)
 _COORDINATED: Final = {
     "group_coordinator": ("group", "group"),
     "transaction_coordinator": ("transactional_id", "transactional id"),

@@ -202,9 +202,7 @@ def found_in(
     return Explained(incident, _members(incidents, incident, rows), others=others)
 
 
-def _members(
-    incidents: Incidents, incident: Incident, rows: Sequence[Mapping[str, Any]]
-) -> list[Mapping[str, Any]]:  # fmt: skip
+def _members(incidents: Incidents, incident: Incident, rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     return [row for row in rows if incidents.of(row["id"]) == incident.occurrence]
 
 

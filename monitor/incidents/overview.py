@@ -254,9 +254,14 @@ def silence_json(silence: Silence) -> dict[str, Any]:
     """A silence for programs: times as RFC 3339 in UTC."""
     since, until = (at.astimezone(UTC).isoformat().replace("+00:00", "Z") for at in (silence.since, silence.until))
     return {
-        "id": silence.id, "cluster": silence.cluster, "topic": silence.topic or None, "since": since, "until": until,
-        "because": silence.because, "by": silence.by,
-    }  # fmt: skip
+        "id": silence.id,
+        "cluster": silence.cluster,
+        "topic": silence.topic or None,
+        "since": since,
+        "until": until,
+        "because": silence.because,
+        "by": silence.by,
+    }
 
 
 def _standing(overview: Overview, verb: str) -> str:

@@ -28,9 +28,26 @@ Value = tuple[int, int]
 """Writer and sequence number."""
 
 _COLUMNS: Final = (
-    "process", "op", "f", "type", "error", "transactional_id", "txn", "txn_intent", "end_invoked", "invoked",
-    "completed", "sent", "polled", "irregular", "epochs", "position_before", "position_after", "isolation", "mode",
-)  # fmt: skip
+    "process",
+    "op",
+    "f",
+    "type",
+    "error",
+    "transactional_id",
+    "txn",
+    "txn_intent",
+    "end_invoked",
+    "invoked",
+    "completed",
+    "sent",
+    "polled",
+    "irregular",
+    "epochs",
+    "position_before",
+    "position_after",
+    "isolation",
+    "mode",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +88,14 @@ def asked(row: Mapping[str, Any], evidence: Mapping[str, Any]) -> FindingSubject
         return None
     txn = evidence.get("txn")
     return FindingSubject(
-        topic_id=row["topic_id"], partition=partition, at=row["first_at"], values=values, offsets=offsets,
-        txn=txn if isinstance(txn, int) else None, topic=place.get("topic") or row.get("topic", ""),
-    )  # fmt: skip
+        topic_id=row["topic_id"],
+        partition=partition,
+        at=row["first_at"],
+        values=values,
+        offsets=offsets,
+        txn=txn if isinstance(txn, int) else None,
+        topic=place.get("topic") or row.get("topic", ""),
+    )
 
 
 def around(row: Mapping[str, Any]) -> FindingSubject | None:

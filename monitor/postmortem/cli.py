@@ -53,10 +53,14 @@ def sql(  # noqa: PLR0913
     from monitor.postmortem.sql_command import Part, SqlRequest, run
 
     asked = SqlRequest(
-        question=question, query=query, parameters=param or (), queries=queries,
+        question=question,
+        query=query,
+        parameters=param or (),
+        queries=queries,
         part=Part(since=since, until=until, cluster=cluster, as_of=as_of, memory=memory),
-        form="json" if json else "csv" if csv else "table", limit=limit,
-    )  # fmt: skip
+        form="json" if json else "csv" if csv else "table",
+        limit=limit,
+    )
     run(asked, loaded_by(config, data), history)
 
 

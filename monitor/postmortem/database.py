@@ -48,13 +48,14 @@ INCIDENTS: Final = pa.schema(
     [
         *((name, pa.string()) for name in ("id", "anomaly", "kind", "severity", "state", "cluster", "topic", "place")),
         ("cluster_name", pa.string()),
-        ("since", _TIME), ("until", _TIME),
+        ("since", _TIME),
+        ("until", _TIME),
         *((name, pa.int64()) for name in ("findings", "places")),
         ("spells", pa.list_(pa.struct([("since", _TIME), ("until", _TIME)]))),
         ("message", pa.string()),
         ("runbook", pa.string()),
     ]
-)  # fmt: skip
+)
 _CLIENTS: Final = """
 create table clients as
 select
@@ -119,11 +120,14 @@ class Database:
             raise UserError(f"--memory {sources.memory}: this is no size like 500MB or 2GB")
         self._con = duckdb.connect(
             config={
-                "enable_external_access": "false", "autoinstall_known_extensions": "false",
-                "autoload_known_extensions": "false", "python_enable_replacements": "false", "temp_directory": "",
+                "enable_external_access": "false",
+                "autoinstall_known_extensions": "false",
+                "autoload_known_extensions": "false",
+                "python_enable_replacements": "false",
+                "temp_directory": "",
                 "memory_limit": sources.memory,
             }
-        )  # fmt: skip
+        )
         try:
             self._fill(sources)
         except BaseException:
@@ -188,15 +192,25 @@ class Database:
         incidents.take(recorded(events.filter(judging).to_pylist()))
         rows = [
             {
-                "id": one.id, "anomaly": one.anomaly, "kind": one.kind, "severity": one.severity,
-                "state": "open" if one.open else "over", "cluster": one.cluster, "topic": one.topic, "place": one.place,
+                "id": one.id,
+                "anomaly": one.anomaly,
+                "kind": one.kind,
+                "severity": one.severity,
+                "state": "open" if one.open else "over",
+                "cluster": one.cluster,
+                "topic": one.topic,
+                "place": one.place,
                 "cluster_name": one.cluster_name or None,
-                "since": one.since, "until": one.until, "findings": one.findings, "places": one.places,
+                "since": one.since,
+                "until": one.until,
+                "findings": one.findings,
+                "places": one.places,
                 "spells": [{"since": since, "until": until} for since, until in one.stretches],
-                "message": one.message, "runbook": one.runbook,
+                "message": one.message,
+                "runbook": one.runbook,
             }
             for one in incidents.at(sources.now)
-        ]  # fmt: skip
+        ]
         return pa.Table.from_pylist(rows, schema=INCIDENTS)
 
 

@@ -65,7 +65,14 @@ def figures(database: Database, begin: datetime, end: datetime) -> Figures:
             f"unseen records and lag: {sent + polled:,} records are more than {MOST_RECORDS:,}; narrow the range"
         )
     return Figures(
-        sent, polled, clients, operations, not_ok, rows, observations, unanswered,
+        sent,
+        polled,
+        clients,
+        operations,
+        not_ok,
+        rows,
+        observations,
+        unanswered,
         latency=[
             *_named([(row[1], row[0], row[2]) for row in pace], times),
             *_named([("slowest of a hundred", row[0], row[3]) for row in pace if row[1] == "send"], times),
@@ -74,7 +81,7 @@ def figures(database: Database, begin: datetime, end: datetime) -> Figures:
         unseen=unseen,
         lag=lag,
         left_out=left,
-    )  # fmt: skip
+    )
 
 
 def happenings(database: Database) -> list[Happening]:

@@ -90,9 +90,17 @@ async def _read(
     finally:
         line[1].transport.abort()
     return RawLog(
-        told.cluster_id, led.leader_id, led.leader_epoch, tuple(led.replica_nodes), tuple(led.isr_nodes),
-        part.log_start_offset, part.high_watermark, part.last_stable_offset, found[:MOST], max(len(found) - MOST, 0),
-    )  # fmt: skip
+        told.cluster_id,
+        led.leader_id,
+        led.leader_epoch,
+        tuple(led.replica_nodes),
+        tuple(led.isr_nodes),
+        part.log_start_offset,
+        part.high_watermark,
+        part.last_stable_offset,
+        found[:MOST],
+        max(len(found) - MOST, 0),
+    )
 
 
 async def _metadata(means: Upstream, bootstrap: Sequence[Address], topic: str) -> Payload:
@@ -159,13 +167,22 @@ async def _fetched(line: Stream, topic: str, partition: int, at: int) -> Payload
     assert kind is not None
     topics = element(kind, "topics")
     wanted = build(
-        element(topics, "partitions"), partition=partition, fetch_offset=at, partition_max_bytes=_BYTES,
+        element(topics, "partitions"),
+        partition=partition,
+        fetch_offset=at,
+        partition_max_bytes=_BYTES,
         current_leader_epoch=-1,
-    )  # fmt: skip
+    )
     told = await _asked(
-        line, Api.FETCH, max_wait=milliseconds(100), min_bytes=0, max_bytes=_BYTES, session_epoch=-1,
-        topics=(build(topics, topic=topic, partitions=(wanted,)),), rack_id="",
-    )  # fmt: skip
+        line,
+        Api.FETCH,
+        max_wait=milliseconds(100),
+        min_bytes=0,
+        max_bytes=_BYTES,
+        session_epoch=-1,
+        topics=(build(topics, topic=topic, partitions=(wanted,)),),
+        rack_id="",
+    )
     return told.responses[0].partitions[0]
 
 

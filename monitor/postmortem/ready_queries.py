@@ -39,9 +39,7 @@ class ReadyQuery:
     @property
     def usage(self) -> str:
         """How it is called, parameters that may be left out in brackets."""
-        given = [
-            f"{one.name}=..." if one.default is None else f"[{one.name}={one.default}]" for one in self.parameters
-        ]  # fmt: skip
+        given = [f"{one.name}=..." if one.default is None else f"[{one.name}={one.default}]" for one in self.parameters]
         return " ".join([self.name, *given])
 
     def values(self, given: Mapping[str, str]) -> dict[str, str]:

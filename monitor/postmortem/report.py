@@ -150,10 +150,20 @@ def gather(sources: Sources, begin: datetime, end: datetime, pictures: Path) -> 
         if told_of.sent + told_of.polled <= ATTACHED_RECORDS:
             raw = _raw(sources.history, Range(since=begin, until=end, topics=sources.topics, cluster=sources.cluster))
         return Gathered(
-            begin, end, sources.topics, sources.cluster, incidents, explained, told_of,
-            [*_of_incidents(incidents, known), *happenings(database)], raw,
-            list(database.missing), checked, known, _following(sources, end),
-        )  # fmt: skip
+            begin,
+            end,
+            sources.topics,
+            sources.cluster,
+            incidents,
+            explained,
+            told_of,
+            [*_of_incidents(incidents, known), *happenings(database)],
+            raw,
+            list(database.missing),
+            checked,
+            known,
+            _following(sources, end),
+        )
 
 
 def _following(sources: Sources, end: datetime) -> Incident | None:
@@ -266,9 +276,12 @@ def _cluster(gathered: Gathered) -> str:
         return "The probe log has no row of any client or observer in it."
     silent = sorted({one.row.split()[1] for one in gathered.happenings if one.row.startswith("broker ")})
     told = [
-        f"{of.not_ok:,} of {of.operations:,} writes did not end ok" if of.not_ok
-        else f"all {of.operations:,} writes ended ok" if of.operations else "nobody wrote"
-    ]  # fmt: skip
+        f"{of.not_ok:,} of {of.operations:,} writes did not end ok"
+        if of.not_ok
+        else f"all {of.operations:,} writes ended ok"
+        if of.operations
+        else "nobody wrote"
+    ]
     if silent:
         told.append(f"broker{'s' * (len(silent) > 1)} {', '.join(silent)} did not answer for a while")
     if of.unanswered:
@@ -291,15 +304,26 @@ def charts(gathered: Gathered) -> list[tuple[Chart, str]]:
         return Chart(title, unit, begin, end, series, shaded)
 
     told = [
-        (made("Unseen records", "", of.unseen), "Acknowledged to their writers, and polled by nobody until then. What "
-         "stays above zero was never delivered in this time."),
-        (made("Realtime lag of readers", "s", of.lag), "How long after their acknowledgement the newest records of a "
-         "poll were given: the slowest poll of each reader, the furthest behind first."),
-        (made("Latency of writes", "ms", of.latency), "From the call until the outcome was told, the median of sends "
-         "and of transactions, and the slowest of a hundred sends."),
-        (made("Availability for writes", "%", of.availability), "Sends and transactions that ended ok; aborts that "
-         "were asked for are no failures."),
-    ]  # fmt: skip
+        (
+            made("Unseen records", "", of.unseen),
+            "Acknowledged to their writers, and polled by nobody until then. What "
+            "stays above zero was never delivered in this time.",
+        ),
+        (
+            made("Realtime lag of readers", "s", of.lag),
+            "How long after their acknowledgement the newest records of a "
+            "poll were given: the slowest poll of each reader, the furthest behind first.",
+        ),
+        (
+            made("Latency of writes", "ms", of.latency),
+            "From the call until the outcome was told, the median of sends "
+            "and of transactions, and the slowest of a hundred sends.",
+        ),
+        (
+            made("Availability for writes", "%", of.availability),
+            "Sends and transactions that ended ok; aborts that were asked for are no failures.",
+        ),
+    ]
     return [(one, meaning) for one, meaning in told if one.series]
 
 
@@ -309,9 +333,13 @@ _SIGN: Final[Mapping[str, str]] = {state: sign for state, (sign, _) in SIGNS.ite
 def html(gathered: Gathered, now: datetime) -> str:
     """The page."""
     environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("monitor.postmortem", "templates"), autoescape=True,
-        undefined=jinja2.StrictUndefined, finalize=on_a_page, trim_blocks=True, lstrip_blocks=True,
-    )  # fmt: skip
+        loader=jinja2.PackageLoader("monitor.postmortem", "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        finalize=on_a_page,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
     state = gathered.incidents[0].severity if gathered.incidents else _without_incident(gathered)[0]
     drawn = Timeline(gathered.begin, gathered.end, sorted(gathered.happenings))
     css = files("monitor.status").joinpath("static", "page.css").read_text(encoding="utf-8")
@@ -331,8 +359,10 @@ def html(gathered: Gathered, now: datetime) -> str:
             (one, meaning, Markup(chart.svg(one, f"chart-{i}"))) for i, (one, meaning) in enumerate(charts(gathered))
         ],
         orders=[Markup(order.svg(one.order, f"order-{i}")) if one.order else "" for i, one in enumerate(gathered.told)],
-        moves=[[(frame.clock(m.invoked, 0.001), order.said(m)) for m in one.order.moves[:50]] if one.order else []
-               for one in gathered.told],
+        moves=[
+            [(frame.clock(m.invoked, 0.001), order.said(m)) for m in one.order.moves[:50]] if one.order else []
+            for one in gathered.told
+        ],
         diagrams=[_own_ids(one.page.diagram, i) for i, one in enumerate(gathered.told)],
         cycles=[_data_uri("image/svg+xml", one.cycle.encode()) if one.cycle else "" for one in gathered.told],
         raw=_data_uri("application/gzip", gathered.raw) if gathered.raw else "",
@@ -340,7 +370,7 @@ def html(gathered: Gathered, now: datetime) -> str:
         where=where,
         clock=clock,
         asked=_asked(gathered),
-    )  # fmt: skip
+    )
 
 
 def _asked(gathered: Gathered) -> str:

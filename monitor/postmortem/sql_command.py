@@ -98,10 +98,17 @@ def sources(config: Config, history: str | None, part: Part) -> Iterator[Sources
         require_reachable(job.tables_path, "The tables")
         with reading(job.history_path):
             yield Sources(
-                tables=job.tables_path, history=job.history_path, now=at or now, since=first, until=last, at=at,
-                hold=hold, memory=part.memory, names=names,
+                tables=job.tables_path,
+                history=job.history_path,
+                now=at or now,
+                since=first,
+                until=last,
+                at=at,
+                hold=hold,
+                memory=part.memory,
+                names=names,
                 cluster=chosen(config, known_clusters(job.tables_path), part.cluster),
-            )  # fmt: skip
+            )
         return
     if at is not None:
         raise UserError("--as-of is for the tables of a monitor, and not for --history")
@@ -109,6 +116,13 @@ def sources(config: Config, history: str | None, part: Part) -> Iterator[Sources
         log = located(history)
         assert log is not None
         yield Sources(
-            tables=tables, history=log, now=end, since=first, until=last, hold=hold, memory=part.memory, names=names,
+            tables=tables,
+            history=log,
+            now=end,
+            since=first,
+            until=last,
+            hold=hold,
+            memory=part.memory,
+            names=names,
             cluster=chosen(config, known_clusters(tables), part.cluster),
-        )  # fmt: skip
+        )

@@ -192,9 +192,12 @@ def _child(errand: Errand, pipe: Pipe) -> None:
         signal.signal(one, signal.SIG_IGN)
     stay_small()
     configure(
-        debug=errand.debug, file=errand.file, quiet=not errand.aloud, as_json=errand.as_json,
+        debug=errand.debug,
+        file=errand.file,
+        quiet=not errand.aloud,
+        as_json=errand.as_json,
         cluster=errand.config.name,
-    )  # fmt: skip
+    )
     if not errand.aloud:
         logging.captureWarnings(True)  # a client library's, on the user's screen, would be in nobody's language
     with watched(), giving_back():

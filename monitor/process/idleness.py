@@ -22,11 +22,34 @@ EVERY: Final = 5.0
 FORGOTTEN: Final = 6 * EVERY
 """Where nobody looked for longer, what was seen before does not count."""
 OWN: Final = (
-    "VM ", "GC ", "G1 ", "C1 Comp", "C2 Comp", "Signal Disp", "Reference H", "Finalizer", "Common-Clea", "Sweeper",
-    "Service Thr", "Monitor Def", "Notificatio", "dispatcher-", "driver-hear", "executor-he", "heartbeat-r", "netty-",
-    "rpc-", "spark-liste", "Spark Conte", "context-cle", "shuffle-", "block-manag", "files-clien", "Timer-",
+    "VM ",
+    "GC ",
+    "G1 ",
+    "C1 Comp",
+    "C2 Comp",
+    "Signal Disp",
+    "Reference H",
+    "Finalizer",
+    "Common-Clea",
+    "Sweeper",
+    "Service Thr",
+    "Monitor Def",
+    "Notificatio",
+    "dispatcher-",
+    "driver-hear",
+    "executor-he",
+    "heartbeat-r",
+    "netty-",
+    "rpc-",
+    "spark-liste",
+    "Spark Conte",
+    "context-cle",
+    "shuffle-",
+    "block-manag",
+    "files-clien",
+    "Timer-",
     "java",
-)  # fmt: skip
+)
 """How the names of a JVM's threads begin that look after itself. The kernel tells 15 bytes, and of the first thread the
 program's name."""
 

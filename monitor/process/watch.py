@@ -113,9 +113,11 @@ class Watch:
         self._board: Board | None = None
         self._names = ClusterNames(config)
         self.metrics = Metrics(
-            build=versions(), partition_series=config.alerts.partition_series, written=config.written,
+            build=versions(),
+            partition_series=config.alerts.partition_series,
+            written=config.written,
             names=self._names,
-        )  # fmt: skip
+        )
         self.url: str | None = None
         """Where the status page is served, once it is; the metrics are below it."""
 
@@ -131,9 +133,12 @@ class Watch:
         people = for_people(alerts.log_format, log)
         keeping = self._keeping()
         paging = Paging(
-            alerts, keeping, self.metrics.channel_failed, also=[Terminal(log)] if people else [],
+            alerts,
+            keeping,
+            self.metrics.channel_failed,
+            also=[Terminal(log)] if people else [],
             names=self._names,
-        )  # fmt: skip
+        )
         board = Board(paging.standing, paging.places, self._not_ready, silences=paging.silences, names=self._names)
         self.metrics.registry.register(SilenceMetrics(paging.silences))
         if alerts.metrics:

@@ -245,9 +245,17 @@ def _cell(row: Mapping[str, Any], seen: Seen) -> Cell:
     if lag:
         said.append(f"its slowest reader is {lag:,} records behind")
     return Cell(
-        row["cluster"], row["topic"], row["partition"], state, "; ".join(said),
-        incident.id if incident is not None else None, through, row["log_end"], row["unseen"], lag,
-    )  # fmt: skip
+        row["cluster"],
+        row["topic"],
+        row["partition"],
+        state,
+        "; ".join(said),
+        incident.id if incident is not None else None,
+        through,
+        row["log_end"],
+        row["unseen"],
+        lag,
+    )
 
 
 def _clusters(cells: Sequence[Cell], overview: Overview, names: Names) -> list[Cluster]:
@@ -356,21 +364,41 @@ def _plain(at: datetime | None) -> str | None:
 
 def _incident_json(one: Incident) -> dict[str, Any]:
     return {
-        "id": one.id, "anomaly": one.anomaly, "kind": one.kind, "severity": one.severity, "open": one.open,
-        "cluster": one.cluster, "cluster_name": one.cluster_name or None, "topic": one.topic,
-        "subjects": list(one.subjects), "places": one.places,
-        "message": one.message, "evidence": exact(one.evidence), "since": _plain(one.since), "last": _plain(one.last),
-        "until": _plain(one.until), "findings": one.findings, "folded": dict(one.folded),
-        "spells": one.spells, "first_since": _plain(one.first_since),
+        "id": one.id,
+        "anomaly": one.anomaly,
+        "kind": one.kind,
+        "severity": one.severity,
+        "open": one.open,
+        "cluster": one.cluster,
+        "cluster_name": one.cluster_name or None,
+        "topic": one.topic,
+        "subjects": list(one.subjects),
+        "places": one.places,
+        "message": one.message,
+        "evidence": exact(one.evidence),
+        "since": _plain(one.since),
+        "last": _plain(one.last),
+        "until": _plain(one.until),
+        "findings": one.findings,
+        "folded": dict(one.folded),
+        "spells": one.spells,
+        "first_since": _plain(one.first_since),
         "became": {"anomaly": one.became.anomaly, "id": one.became.id} if one.became is not None else None,
         "silenced_until": _plain(one.silence.until) if one.silence is not None else None,
-    }  # fmt: skip
+    }
 
 
 def _partition_json(cell: Cell, row: Mapping[str, Any], names: Names) -> dict[str, Any]:
     return {
-        "cluster": cell.cluster, "cluster_name": names(cell.cluster) or None, "topic": cell.topic,
-        "partition": cell.partition, "state": cell.state,
-        "incident": cell.incident, "checked_through": _plain(cell.checked_through), "log_start": row["log_start"],
-        "log_end": cell.log_end, "unseen": cell.unseen, "lag": cell.lag,
-    }  # fmt: skip
+        "cluster": cell.cluster,
+        "cluster_name": names(cell.cluster) or None,
+        "topic": cell.topic,
+        "partition": cell.partition,
+        "state": cell.state,
+        "incident": cell.incident,
+        "checked_through": _plain(cell.checked_through),
+        "log_start": row["log_start"],
+        "log_end": cell.log_end,
+        "unseen": cell.unseen,
+        "lag": cell.lag,
+    }

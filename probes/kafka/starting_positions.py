@@ -125,8 +125,10 @@ def _log_ends(admin: AdminClient, partitions: list[Partition], beat: Callable[[]
     try:
         return bounded(
             lambda: {(tp.topic, tp.partition): listed(future) for tp, future in futures.items()},
-            ASK_WITHIN * 2, beat, "list offsets",
-        )  # fmt: skip
+            ASK_WITHIN * 2,
+            beat,
+            "list offsets",
+        )
     except ClientStuck:
         raise
     except Exception as error:

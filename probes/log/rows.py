@@ -23,13 +23,48 @@ Row = list[Any]
 """One packed slice: the values of `FIELDS` in order, cut after the last that is there."""
 
 FIELDS: Final = (
-    "topic_id", "topic", "partition", "op", "slice", "f", "type", "invoked", "completed", "mono_invoked",
-    "mono_completed", "sent", "polled", "position_before", "position_after", "error", "transactional_id", "txn",
-    "txn_intent", "txn_partitions", "isolation", "mode", "log_start", "log_end", "last_stable", "committed", "group",
-    "assigned", "rebalanced", "irregular", "kind", "settings", "marks", "boot",
-    "end_invoked", "mono_end_invoked", "sources", "registers", "reached", "altered",
+    "topic_id",
+    "topic",
+    "partition",
+    "op",
+    "slice",
+    "f",
+    "type",
+    "invoked",
+    "completed",
+    "mono_invoked",
+    "mono_completed",
+    "sent",
+    "polled",
+    "position_before",
+    "position_after",
+    "error",
+    "transactional_id",
+    "txn",
+    "txn_intent",
+    "txn_partitions",
+    "isolation",
+    "mode",
+    "log_start",
+    "log_end",
+    "last_stable",
+    "committed",
+    "group",
+    "assigned",
+    "rebalanced",
+    "irregular",
+    "kind",
+    "settings",
+    "marks",
+    "boot",
+    "end_invoked",
+    "mono_end_invoked",
+    "sources",
+    "registers",
+    "reached",
+    "altered",
     "epochs",
-)  # fmt: skip
+)
 """Those that most rows have come first."""
 
 AT: Final = {name: index for index, name in enumerate(FIELDS)}
@@ -62,11 +97,20 @@ def pack(row: Slice, shared: Shared, number: int) -> Row:
         # orjson does not take named tuples.
         packed[at] = [tuple(one) for one in packed[at]] if packed[at] else None
     packed[_END_INVOKED] = (row.end_invoked - EPOCH) // _MICROSECOND if row.end_invoked else None
-    packed[_MARKS] = [
-        (m.process, m.slices, (m.through - EPOCH) // _MICROSECOND,
-         (m.ended - EPOCH) // _MICROSECOND if m.ended else None, m.lost)
-        for m in row.marks
-    ] if row.marks else None  # fmt: skip
+    packed[_MARKS] = (
+        [
+            (
+                m.process,
+                m.slices,
+                (m.through - EPOCH) // _MICROSECOND,
+                (m.ended - EPOCH) // _MICROSECOND if m.ended else None,
+                m.lost,
+            )
+            for m in row.marks
+        ]
+        if row.marks
+        else None
+    )
     packed[_SETTINGS] = dict(row.settings) if row.settings else None
     # An absent boot is rare and must not read as the life's.
     packed[_BOOT] = None if row.boot == shared.boot else row.boot or ""

@@ -157,9 +157,15 @@ def _altered(record: Any, value: bytes, tag: Any, code: int, length: int) -> Alt
     what = [name for name in _NAMES if code & name]
     sent, told = (", ".join(dict.fromkeys(both[name][side] for name in what)) for side in (0, 1))
     return Altered(
-        int(tag["writer"]), int(tag["seq"]), record.offset(), length, ",".join(_NAMES[name] for name in what), sent,
-        told, record.leader_epoch(),
-    )  # fmt: skip
+        int(tag["writer"]),
+        int(tag["seq"]),
+        record.offset(),
+        length,
+        ",".join(_NAMES[name] for name in what),
+        sent,
+        told,
+        record.leader_epoch(),
+    )
 
 
 def _shown(data: bytes | None) -> str:

@@ -81,11 +81,15 @@ def _of_topic(
     if sum(map(len, partitions.values())) <= FEW and (found := ordinary(topic, partitions, known)) is not None:
         return {
             (topic, partition): Polled(
-                Decoded(found[partition], []), len(records), records[0].offset(), records[-1].offset() + 1, [],
+                Decoded(found[partition], []),
+                len(records),
+                records[0].offset(),
+                records[-1].offset() + 1,
+                [],
                 epochs=leader_epochs(records),
             )
             for partition, records in partitions.items()
-        }  # fmt: skip
+        }
     every = [record for records in partitions.values() for record in records]
     offsets = [record.offset() for record in every]
     values = [record.value() for record in every]

@@ -157,9 +157,18 @@ class Encoder:
         flags = (0 if txn is None else TRANSACTIONAL) | (SOURCED if sources else 0) | (LADEN if payloads else 0)
         flags |= ENVELOPED if enveloped else 0
         head = _HEAD.pack(
-            MAGIC, VERSION, flags, len(self._run), len(self._topic), 0,
-            self._partition, self._writer, 0, sent, txn or 0,
-        )  # fmt: skip
+            MAGIC,
+            VERSION,
+            flags,
+            len(self._run),
+            len(self._topic),
+            0,
+            self._partition,
+            self._writer,
+            0,
+            sent,
+            txn or 0,
+        )
         template = (head + self._run + self._topic).ljust(size, b"\0")
         block = np.empty((count, size), dtype=np.uint8)
         block[:] = np.frombuffer(template, dtype=np.uint8)

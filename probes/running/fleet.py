@@ -250,9 +250,17 @@ class Fleet:
         runs = frozenset({self._run, *self._config.known_runs})
         said = self._clock.now(), self._clock.monotonic_ns()
         return Errand(
-            spec, self._config, self._connection, self._run, runs, former_runs(self._folder), self._present(),
-            self._folder, self._clock.boot, said,
-        )  # fmt: skip
+            spec,
+            self._config,
+            self._connection,
+            self._run,
+            runs,
+            former_runs(self._folder),
+            self._present(),
+            self._folder,
+            self._clock.boot,
+            said,
+        )
 
     def _present(self) -> Layout:
         assert self._layout is not None

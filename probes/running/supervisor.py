@@ -161,9 +161,11 @@ class Keeper:
         if isinstance(error, (ClientError, ClientStuck)):
             log.info("probe %s: %s", name, str(error))
             log.warning(
-                "probe %s begins a new life: its client ended by %s", name, error.code,
+                "probe %s begins a new life: its client ended by %s",
+                name,
+                error.code,
                 extra={"said_once": f"a life ended by {error.code}"},
-            )  # fmt: skip
+            )
             return
         expected = isinstance(error, (ProbeError, ProbeLogError))
         full = isinstance(error, JournalUnwritable)

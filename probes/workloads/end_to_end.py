@@ -128,10 +128,8 @@ class EndToEnd(Probe):
         for where, (fate,) in result.items():
             number = ops.setdefault((fate.type, fate.error), op if not ops else self.log.next_op())
             rows.append(
-                self.log.row(
-                    where, "send", fate.type, number, invoked, completed, error=fate.error, sent=fate.runs
-                )
-            )  # fmt: skip
+                self.log.row(where, "send", fate.type, number, invoked, completed, error=fate.error, sent=fate.runs)
+            )
         self.log.append(rows)
         self._count(result)
         self.measure.produced(batch, result)

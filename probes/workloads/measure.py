@@ -18,10 +18,14 @@ from probes.topology import Layout, Partition
 
 OVERTAKEN: Final = frozenset(
     {
-        "REBALANCE_IN_PROGRESS", "ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID", "_ASSIGNMENT_LOST",
-        "STALE_MEMBER_EPOCH", "FENCED_MEMBER_EPOCH",
+        "REBALANCE_IN_PROGRESS",
+        "ILLEGAL_GENERATION",
+        "UNKNOWN_MEMBER_ID",
+        "_ASSIGNMENT_LOST",
+        "STALE_MEMBER_EPOCH",
+        "FENCED_MEMBER_EPOCH",
     }
-)  # fmt: skip
+)
 """What a commit ends with where the group has been rebalanced meanwhile."""
 
 

@@ -391,10 +391,16 @@ class Observer(Probe):
             told = refusal.code if refusal is not None and errors[0].startswith("_") else next(iter(errors), None)
             rows.append(
                 self.log.row(
-                    where, "offsets", "info" if errors else "ok", question.op, question.invoked, completed,
-                    error=told, **values,
+                    where,
+                    "offsets",
+                    "info" if errors else "ok",
+                    question.op,
+                    question.invoked,
+                    completed,
+                    error=told,
+                    **values,
                 )
-            )  # fmt: skip
+            )
         return rows
 
     def _note_epoch(self, where: Partition, epoch: int | None) -> None:
@@ -422,12 +428,20 @@ class Observer(Probe):
         due = {where: telling.due(where, known, completed.mono) for where, _, _ in found if known}
         return [
             self.log.row(
-                where, "offsets", "info" if problem else "ok", question.op, question.invoked, completed, error=problem,
-                committed=at, group=group, settings=due.get(where) or None,
+                where,
+                "offsets",
+                "info" if problem else "ok",
+                question.op,
+                question.invoked,
+                completed,
+                error=problem,
+                committed=at,
+                group=group,
+                settings=due.get(where) or None,
             )
             for where, at, problem in found
             if again or due.get(where) or (where, at, problem) not in told
-        ]  # fmt: skip
+        ]
 
     def _look_at_descriptions(self) -> None:
         """Who leads what now, and whether the topics are still those of the layout."""

@@ -209,9 +209,14 @@ class Probe(ABC):
         """The life's first rows. Where a topic was made anew under the probes, they say so: groups commit by a topic's
         name, so that what the lives before this one did may still reach it."""
         rows = self.log.everywhere(
-            "start", "ok", self.log.now(), kind=self.kind, settings=dict(self.log.life.settings),
-            isolation=self.isolation, mode=self.mode,
-        )  # fmt: skip
+            "start",
+            "ok",
+            self.log.now(),
+            kind=self.kind,
+            settings=dict(self.log.life.settings),
+            isolation=self.isolation,
+            mode=self.mode,
+        )
         for row in rows:
             if former := self.layout.former_id(row.topic):
                 row.settings = {**(row.settings or {}), FORMER_TOPIC_ID: former}
@@ -246,8 +251,10 @@ class Probe(ABC):
             _log.warning(
                 "broker %s throttles the client of %s, by a quota (%.1f s now): probes do less than they are set to,"
                 " and what waits for them is late; offsetwatch_probe_throttled_seconds_total tells how much",
-                told.broker, self.name, told.seconds,
-            )  # fmt: skip
+                told.broker,
+                self.name,
+                told.seconds,
+            )
 
     def note_login(self) -> None:
         """Its clients are about to be opened, with the login as it is now."""

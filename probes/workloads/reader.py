@@ -168,15 +168,25 @@ class Reader(Probe):
         completed = self.log.now()
         rows = [
             self.log.row(
-                where, "poll", "ok", op, invoked, completed,
-                polled=part.decoded.runs, irregular=part.decoded.irregular, altered=part.altered,
+                where,
+                "poll",
+                "ok",
+                op,
+                invoked,
+                completed,
+                polled=part.decoded.runs,
+                irregular=part.decoded.irregular,
+                altered=part.altered,
                 epochs=part.epochs,
-                position_before=self.position.get(where), position_after=after[where],
-                isolation=self.isolation, mode=self._mode, rebalanced=where in self._rebalanced,
+                position_before=self.position.get(where),
+                position_after=after[where],
+                isolation=self.isolation,
+                mode=self._mode,
+                rebalanced=where in self._rebalanced,
             )
             for where, part in polled.items()
             if self.log.knows(where[0])
-        ]  # fmt: skip
+        ]
         rows += self._problem_rows(problems + more, invoked, completed)
         self._committing_too_long()
         stashed, self._stashed = self._stashed, []
@@ -214,8 +224,9 @@ class Reader(Probe):
                 _log.warning(
                     "topic %s holds records of run %s, which these probes do not know: if it is one of yours, in the"
                     " same probe log, name it in probes.known_runs",
-                    topic, ascii(one.run)[1:-1][:80],
-                )  # fmt: skip
+                    topic,
+                    ascii(one.run)[1:-1][:80],
+                )
 
     def _problem_rows(self, problems: Sequence[Problem], invoked: Instant, completed: Instant) -> list[Slice]:
         ends = [p.where for p in problems if p.error.code == "_PARTITION_EOF" and p.where is not None]
@@ -230,9 +241,16 @@ class Reader(Probe):
         self, f: Function, invoked: Instant, among: Collection[Partition] | None = None
     ) -> list[Slice]:
         return self.log.everywhere(
-            f, "ok", invoked, self.log.now(), mode=self._mode, isolation=self.isolation, group=self.group,
-            each=lambda where: {"assigned": where in self.assigned}, among=among,
-        )  # fmt: skip
+            f,
+            "ok",
+            invoked,
+            self.log.now(),
+            mode=self._mode,
+            isolation=self.isolation,
+            group=self.group,
+            each=lambda where: {"assigned": where in self.assigned},
+            among=among,
+        )
 
     def _assign(self, partitions: Sequence[Partition]) -> None:
         invoked = self.log.begin()
@@ -317,11 +335,20 @@ class Reader(Probe):
     ) -> list[Slice]:
         return [
             self.log.row(
-                where, "commit", type, op, invoked, completed, error=error, committed=at, group=self.group,
-                isolation=self.isolation, mode=self._mode,
+                where,
+                "commit",
+                type,
+                op,
+                invoked,
+                completed,
+                error=error,
+                committed=at,
+                group=self.group,
+                isolation=self.isolation,
+                mode=self._mode,
             )
             for where, at in moved.items()
-        ]  # fmt: skip
+        ]
 
     def _on_commit(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
         if self._committing is None or self._closing:
@@ -379,12 +406,19 @@ class Reader(Probe):
         self.log.append(
             [
                 self.log.row(
-                    where, "offsets", "ok" if error is None else "info", op, invoked, completed, error=error,
-                    committed=at, group=self.group,
+                    where,
+                    "offsets",
+                    "ok" if error is None else "info",
+                    op,
+                    invoked,
+                    completed,
+                    error=error,
+                    committed=at,
+                    group=self.group,
                 )
                 for where, at in found.items()
             ]
-        )  # fmt: skip
+        )
 
     def _log_positions(self) -> None:
         op, invoked = self.log.next_op(), self.log.begin()
@@ -392,11 +426,20 @@ class Reader(Probe):
         completed = self.log.now()
         rows = [
             self.log.row(
-                where, "position", "ok", op, invoked, completed, position_before=at, position_after=at,
-                isolation=self.isolation, mode=self._mode, assigned=True,
+                where,
+                "position",
+                "ok",
+                op,
+                invoked,
+                completed,
+                position_before=at,
+                position_after=at,
+                isolation=self.isolation,
+                mode=self._mode,
+                assigned=True,
             )
             for where, at in found.items()
-        ]  # fmt: skip
+        ]
         self.log.append(rows) if rows else self.log.idle()
 
     # Unrest

@@ -28,18 +28,23 @@ def refusals(
         code, op = problem.error.code, probe.log.next_op()
         rows += [
             probe.log.row(
-                where, "poll", classify(code, "poll"), op, invoked, completed, error=code,
-                isolation=probe.isolation, mode=probe.mode,
+                where,
+                "poll",
+                classify(code, "poll"),
+                op,
+                invoked,
+                completed,
+                error=code,
+                isolation=probe.isolation,
+                mode=probe.mode,
             )
             for where in _concerned(problem, reads, assigned)
             if probe.log.knows(where[0])
-        ]  # fmt: skip
+        ]
     return rows
 
 
-def _concerned(
-    problem: Problem, reads: Sequence[Partition], assigned: Collection[Partition]
-) -> Sequence[Partition]:  # fmt: skip
+def _concerned(problem: Problem, reads: Sequence[Partition], assigned: Collection[Partition]) -> Sequence[Partition]:
     """The partition that the error names, else those of its topic, else all that are assigned; of all that there are
     where none is."""
     if problem.where is not None:

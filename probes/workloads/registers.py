@@ -109,10 +109,16 @@ class Registers(Probe):
             self.copy.begin(where, at)
         self.log.append(
             self.log.everywhere(
-                "assign", "ok", invoked, self.log.now(), mode="assign", isolation=self.isolation, group=group,
+                "assign",
+                "ok",
+                invoked,
+                self.log.now(),
+                mode="assign",
+                isolation=self.isolation,
+                group=group,
                 each=lambda where: {"assigned": where in ends},
             )
-        )  # fmt: skip
+        )
         self._pace.start()
 
     def turn(self) -> None:
@@ -205,16 +211,24 @@ class Registers(Probe):
         completed = self.log.now()
         rows = [
             self.log.row(
-                where, "poll", "ok", op, invoked, completed, polled=part.decoded.runs,
-                irregular=part.decoded.irregular, altered=part.altered, epochs=part.epochs,
-                position_before=self.copy.next.get(where), position_after=after[where], isolation=self.isolation,
+                where,
+                "poll",
+                "ok",
+                op,
+                invoked,
+                completed,
+                polled=part.decoded.runs,
+                irregular=part.decoded.irregular,
+                altered=part.altered,
+                epochs=part.epochs,
+                position_before=self.copy.next.get(where),
+                position_after=after[where],
+                isolation=self.isolation,
                 mode="assign",
             )
             for where, part in polled.items()
-        ]  # fmt: skip
-        rows += refusals(
-            self, of_call + problems, invoked, completed, reads=self._targets, assigned=self._targets
-        )  # fmt: skip
+        ]
+        rows += refusals(self, of_call + problems, invoked, completed, reads=self._targets, assigned=self._targets)
         self.log.append(rows) if rows else self.log.idle()
         self.log.alive()
         for one in problems:

@@ -189,9 +189,11 @@ class Zombies(Probe):
         topic = element(kind, "topics")
         part = build(element(topic, "partitions"), partition_index=where[1], committed_leader_epoch=-1)
         values = {
-            "group_id": self._group, "generation_id_or_member_epoch": int(told["generation"]),
-            "member_id": told["member"], "topics": (build(topic, name=where[0], partitions=(part,)),),
-        }  # fmt: skip
+            "group_id": self._group,
+            "generation_id_or_member_epoch": int(told["generation"]),
+            "member_id": told["member"],
+            "topics": (build(topic, name=where[0], partitions=(part,)),),
+        }
         row = {"group": self._group, "settings": self._told(Api.OFFSET_COMMIT, over, told)}
         await self._ask_as_zombie(line, where, Api.OFFSET_COMMIT, values, row)
 
@@ -248,9 +250,13 @@ class Zombies(Probe):
     async def _begin(self, line: Stream) -> tuple[int, int]:
         """A new life of the transactional id: its producer id and epoch."""
         told = await self._answer(
-            line, Api.INIT_PRODUCER_ID, transactional_id=self._transactional_id, producer_id=-1, producer_epoch=-1,
+            line,
+            Api.INIT_PRODUCER_ID,
+            transactional_id=self._transactional_id,
+            producer_id=-1,
+            producer_epoch=-1,
             transaction_timeout=milliseconds(TRANSACTION_TIMEOUT_MS),
-        )  # fmt: skip
+        )
         _raise_for(told, "InitProducerId")
         return int(told.producer_id), int(told.producer_epoch)
 
@@ -271,10 +277,15 @@ class Zombies(Probe):
         kind = request_class(Api.JOIN_GROUP, VERSIONS[Api.JOIN_GROUP])
         assert kind is not None
         told = await self._answer(
-            line, Api.JOIN_GROUP, group_id=self._group, session_timeout=milliseconds(SESSION_MS),
-            rebalance_timeout=milliseconds(SESSION_MS), member_id=member, protocol_type="consumer",
+            line,
+            Api.JOIN_GROUP,
+            group_id=self._group,
+            session_timeout=milliseconds(SESSION_MS),
+            rebalance_timeout=milliseconds(SESSION_MS),
+            member_id=member,
+            protocol_type="consumer",
             protocols=(build(element(kind, "protocols"), name="range", metadata=b""),),
-        )  # fmt: skip
+        )
         _raise_for(told, "JoinGroup")
         synced = await self._answer(
             line, Api.SYNC_GROUP, group_id=self._group, generation_id=told.generation_id, member_id=told.member_id

@@ -200,10 +200,19 @@ def _first_here(
         return
     when, writer, seq, offset = first
     yield dict.fromkeys(FACT_SCHEMA.names) | {
-        "cluster": question.cluster, "topic_id": place.topic_id, "topic": topic, "partition": place.partition,
-        "kind": "visible", "at": when, "txn": question.txn, "outcome": "ok", "writer": writer, "seq": seq,
-        "offset": offset, "length": 1,
-    }  # fmt: skip
+        "cluster": question.cluster,
+        "topic_id": place.topic_id,
+        "topic": topic,
+        "partition": place.partition,
+        "kind": "visible",
+        "at": when,
+        "txn": question.txn,
+        "outcome": "ok",
+        "writer": writer,
+        "seq": seq,
+        "offset": offset,
+        "length": 1,
+    }
 
 
 def torn(seen: dict[str, Any], absent: dict[str, Any]) -> Finding:

@@ -230,9 +230,13 @@ def _earlier(stored: Mapping[str, bytes], keys: set[str]) -> dict[str, list[dict
         for i in np.flatnonzero(np.isin(piece.absent.txn, wanted)).tolist():
             cluster, topic_id, topic, partition = piece.places[int(piece.absent.place[i])]
             fact: dict[str, Any] = dict.fromkeys(FACT_SCHEMA.names) | {
-                "cluster": cluster, "topic_id": topic_id, "topic": topic, "partition": partition, "kind": "absent",
+                "cluster": cluster,
+                "topic_id": topic_id,
+                "topic": topic,
+                "partition": partition,
+                "kind": "absent",
                 "outcome": "fail",
-            }  # fmt: skip
+            }
             for column in ("at", "txn", "writer", "seq", "offset", "length"):
                 fact[column] = int(getattr(piece.absent, column)[i])
             found.setdefault(_key(fact), []).append(fact)
@@ -302,9 +306,13 @@ def _guarded(fact: dict[str, Any], proof: dict[str, Any]) -> Finding:
     at = max(fact["at"], proof["at"])
     return Finding(
         **{**told, "subject": tuple(told["subject"])},
-        cluster=fact["cluster"], topic_id=fact["topic_id"], topic=fact["topic"], partition=fact["partition"], at=at,
+        cluster=fact["cluster"],
+        topic_id=fact["topic_id"],
+        topic=fact["topic"],
+        partition=fact["partition"],
+        at=at,
         decidable=at,
-    )  # fmt: skip
+    )
 
 
 def _lost(fact: dict[str, Any], proof: dict[str, Any]) -> Iterator[Finding]:
@@ -317,16 +325,25 @@ def _lost(fact: dict[str, Any], proof: dict[str, Any]) -> Iterator[Finding]:
     for seq in range(fact["seq"], fact["seq"] + fact["length"]):
         offset = fact["offset"] + seq - fact["seq"]
         yield Finding(
-            anomaly="lost-write", cluster=fact["cluster"], topic_id=fact["topic_id"], topic=fact["topic"],
-            partition=fact["partition"], subject=(fact["writer"], seq),
+            anomaly="lost-write",
+            cluster=fact["cluster"],
+            topic_id=fact["topic_id"],
+            topic=fact["topic"],
+            partition=fact["partition"],
+            subject=(fact["writer"], seq),
             message=f"value {fact['writer']}/{seq} was acknowledged at offset {offset} and never polled; its"
             f" transaction {fact['txn']} is visible in partition {proof['partition']} of {proof['topic']}",
             evidence={
-                "writer": fact["writer"], "seq": seq, "offset": offset, "txn": fact["txn"],
+                "writer": fact["writer"],
+                "seq": seq,
+                "offset": offset,
+                "txn": fact["txn"],
                 "seen": {name: proof[name] for name in ("topic", "partition", "writer", "seq", "offset")},
-            } | own,
-            at=at, decidable=at,
-        )  # fmt: skip
+            }
+            | own,
+            at=at,
+            decidable=at,
+        )
 
 
 def _transactions(facts: pa.Table) -> pa.Table:
@@ -334,7 +351,14 @@ def _transactions(facts: pa.Table) -> pa.Table:
         pc.and_(pc.equal(facts["outcome"], "info"), pc.is_in(facts["kind"], value_set=pa.array(["visible", "absent"])))
     )
     columns = [
-        of["cluster"], of["txn"], of["kind"], of["at"].cast(pa.timestamp("us", tz="UTC")), of["topic"],
-        of["partition"], of["writer"], of["seq"], of["offset"],
-    ]  # fmt: skip
+        of["cluster"],
+        of["txn"],
+        of["kind"],
+        of["at"].cast(pa.timestamp("us", tz="UTC")),
+        of["topic"],
+        of["partition"],
+        of["writer"],
+        of["seq"],
+        of["offset"],
+    ]
     return pa.table(columns, schema=TRANSACTION_SCHEMA)

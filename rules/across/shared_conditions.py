@@ -96,9 +96,14 @@ def _opened(known: Open, fact: dict[str, Any], about: dict[str, Any]) -> dict[st
     ]
     waits = about.get("waits", False) and bool(causes)
     return {
-        "cluster": cluster, "anomaly": about["anomaly"], "subject": about["subject"], "opened": fact["at"],
-        "implied_by": causes[0] if waits else None, "seen_by": {}, "places": 1,
-    }  # fmt: skip
+        "cluster": cluster,
+        "anomaly": about["anomaly"],
+        "subject": about["subject"],
+        "opened": fact["at"],
+        "implied_by": causes[0] if waits else None,
+        "seen_by": {},
+        "places": 1,
+    }
 
 
 def _closed(one: dict[str, Any], evidence: dict[str, Any], at: int) -> Finding:
@@ -111,7 +116,16 @@ def _event(
     one: dict[str, Any], event: Event, message: str, evidence: dict[str, Any], at: int, decidable: int
 ) -> Finding:
     return Finding(
-        anomaly=one["anomaly"], cluster=one["cluster"], topic_id="", topic="", partition=-1,
-        subject=tuple(one["subject"]), event=event, message=message, evidence=evidence, at=at, decidable=decidable,
+        anomaly=one["anomaly"],
+        cluster=one["cluster"],
+        topic_id="",
+        topic="",
+        partition=-1,
+        subject=tuple(one["subject"]),
+        event=event,
+        message=message,
+        evidence=evidence,
+        at=at,
+        decidable=decidable,
         implied_by=one["implied_by"],
-    )  # fmt: skip
+    )

@@ -252,9 +252,12 @@ def _joined(inputs: Inputs, group: Group) -> Inputs:
     if len(heads) == len(inputs):
         return inputs
     return Inputs(
-        inputs.offset[heads], end[tails] - inputs.offset[heads], inputs.writer[heads], inputs.seq[heads],
+        inputs.offset[heads],
+        end[tails] - inputs.offset[heads],
+        inputs.writer[heads],
+        inputs.seq[heads],
         np.maximum.reduceat(inputs.at, heads),
-    )  # fmt: skip
+    )
 
 
 def _apply(one: _Open, patience: int) -> None:
@@ -368,12 +371,18 @@ def _report(group: Group, inputs: Inputs, i: int, offsets: range, grace: int) ->
         writer, seq = int(inputs.writer[i]), int(inputs.seq[i] + offset - inputs.offset[i])
         evidence = {"writer": writer, "seq": seq, "offset": offset, "group": group.group, "reflected": top - 1}
         yield Finding(
-            anomaly="eos-violation", cluster=group.cluster, topic_id=group.topic_id, topic=group.topic,
-            partition=group.partition, subject=("missing", group.group, writer, seq),
+            anomaly="eos-violation",
+            cluster=group.cluster,
+            topic_id=group.topic_id,
+            topic=group.topic,
+            partition=group.partition,
+            subject=("missing", group.group, writer, seq),
             message=f"input {writer}/{seq} at offset {offset} is not reflected in the committed output of group"
             f" {group.group}, and the input at offset {top - 1} is",
-            evidence=evidence, at=at, decidable=at,
-        )  # fmt: skip
+            evidence=evidence,
+            at=at,
+            decidable=at,
+        )
 
 
 def _forget(one: _Open) -> None:

@@ -19,8 +19,22 @@ from rules.arrays.intervals import EMPTY, Bools, Ints, distinct, indices
 from rules.vocabulary.slices import FUNCTIONS, OUTCOMES, Irregularity, Place
 
 (
-    SEND, POLL, TXN, INIT, ASSIGN, SUBSCRIBE, REVOKE, COMMIT, POSITION, OFFSETS, START, CLOSE, MARK, REGISTER, ZOMBIE,
-) = range(len(FUNCTIONS))  # fmt: skip
+    SEND,
+    POLL,
+    TXN,
+    INIT,
+    ASSIGN,
+    SUBSCRIBE,
+    REVOKE,
+    COMMIT,
+    POSITION,
+    OFFSETS,
+    START,
+    CLOSE,
+    MARK,
+    REGISTER,
+    ZOMBIE,
+) = range(len(FUNCTIONS))
 OK, FAIL, INFO = range(len(OUTCOMES))
 CORRUPTED, FOREIGN, RELOCATED = range(len(get_args(Irregularity)))
 
@@ -287,9 +301,14 @@ class Irregulars:
     def take(self, keep: Any) -> Irregulars:
         """Those that a mask or an index array picks."""
         return Irregulars(
-            row=self.row[keep], index=self.index[keep], offset=self.offset[keep], status=self.status[keep],
-            hash=self.hash[keep], at=self.at[keep], listed=self.listed,
-        )  # fmt: skip
+            row=self.row[keep],
+            index=self.index[keep],
+            offset=self.offset[keep],
+            status=self.status[keep],
+            hash=self.hash[keep],
+            at=self.at[keep],
+            listed=self.listed,
+        )
 
     def record(self, i: int) -> dict[str, Any]:
         """One of them, as plain values."""
@@ -379,10 +398,15 @@ def _marks(columns: Columns) -> Marks:
     if (ended >= 0).any():
         ended = np.where(ended < 0, -1, np.maximum(ended, ended + _shift(columns, rows)))
     return Marks(
-        rows, read, columns.process[rows], _ints(listed.field("process")),
-        _ints(listed.field("slices")), _told_earlier(columns, rows, _ints(listed.field("through"))), ended,
+        rows,
+        read,
+        columns.process[rows],
+        _ints(listed.field("process")),
+        _ints(listed.field("slices")),
+        _told_earlier(columns, rows, _ints(listed.field("through"))),
+        ended,
         _flags(listed.field("lost"), False),
-    )  # fmt: skip
+    )
 
 
 def journals_read(columns: Columns, rows: Ints) -> Ints:

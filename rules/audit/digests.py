@@ -207,8 +207,10 @@ def arrive(own: Audit, new: News) -> None:
     width = int((seq + more).max()) // SPAN - base + 1
     ends = (0, more)
     if width * (int((offset + more).max()) // BUCKET - low + 1) * len(labels) < 2**62:
-        keys = [(writer + ((offset + end) // BUCKET - low) * len(labels)) * width + (seq + end) // SPAN - base
-                for end in ends]  # fmt: skip
+        keys = [
+            (writer + ((offset + end) // BUCKET - low) * len(labels)) * width + (seq + end) // SPAN - base
+            for end in ends
+        ]
         rest, numbers = np.divmod(distinct(np.concatenate(keys)), width)
         touched = rest // len(labels) + low, rest % len(labels), numbers + base
     else:
@@ -302,9 +304,11 @@ def _caught_up(own: Audit, passes: Passes, polls: Polls) -> tuple[Passes, Polls]
         cut = np.clip(np.where(polls.offset >= 0, cut, 0), 0, None)
         left = cut < polls.length
         polls = replace(
-            take(polls, left), offset=(polls.offset + cut)[left], seq=(polls.seq + cut)[left],
+            take(polls, left),
+            offset=(polls.offset + cut)[left],
+            seq=(polls.seq + cut)[left],
             length=(polls.length - cut)[left],
-        )  # fmt: skip
+        )
         come = int(end.max())
         own.reading = replace(own.reading, at=own.reading.at.copy())
         own.reading.at[i] = come if come < until else -1

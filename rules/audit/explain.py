@@ -76,9 +76,7 @@ def _sent(columns: Columns) -> Ints:
     return np.bincount(columns.sent.row, minlength=len(columns))
 
 
-def explain(
-    readings: Readings, place: Place, start: int, end: int, *, finished: bool = True
-) -> list[Finding] | None:  # fmt: skip
+def explain(readings: Readings, place: Place, start: int, end: int, *, finished: bool = True) -> list[Finding] | None:
     """What the offsets [start, end) of one partition hold, by what was read of it. None where the log start was not
     observed after the last read and the history goes on: ask again."""
     columns, excerpt = readings.columns, readings.excerpt(start, end)
@@ -97,10 +95,18 @@ def explain(
             shown[kind] = len(findings)
             findings.append(
                 Finding(
-                    anomaly=name, cluster=place.cluster, topic_id=place.topic_id, topic=topic,
-                    partition=place.partition, subject=subject, message=message, evidence=evidence, at=at, decidable=at,
+                    anomaly=name,
+                    cluster=place.cluster,
+                    topic_id=place.topic_id,
+                    topic=topic,
+                    partition=place.partition,
+                    subject=subject,
+                    message=message,
+                    evidence=evidence,
+                    at=at,
+                    decidable=at,
                 )
-            )  # fmt: skip
+            )
         counts[kind] += length
     for kind, i in shown.items():
         if counts[kind] > SHOWN:
@@ -291,10 +297,15 @@ def _missing(readings: Readings, name: str, label: Label, saw: Read, passed: Rea
             " had passed that offset before, when nothing was there"
         )
     evidence: dict[str, Any] = {
-        "writer": writer, "seq": seq, "offset": offset, "process": saw.process, "op": saw.op,
-        "passed_process": passed.process, "passed_op": passed.op,
+        "writer": writer,
+        "seq": seq,
+        "offset": offset,
+        "process": saw.process,
+        "op": saw.op,
+        "passed_process": passed.process,
+        "passed_op": passed.op,
         "apart_s": round(abs(passed.completed - saw.completed) / 1e6, 6),
-    }  # fmt: skip
+    }
     if (epoch := epoch_of(readings.columns.table, saw.row, offset)) is not None:
         evidence["leader_epoch"] = epoch
     if epochs := epochs_around(readings.columns.table, passed.row, offset):

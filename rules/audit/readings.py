@@ -176,20 +176,30 @@ class Readings:
         over_start, over_end = np.maximum(over[1], start), np.minimum(over[2], end)
         some = over_start < over_end
         return Excerpt(
-            rows, values, read_odd[inside], self._odd.offset[at][inside],
-            over[0][some], over_start[some], over_end[some],
-        )  # fmt: skip
+            rows,
+            values,
+            read_odd[inside],
+            self._odd.offset[at][inside],
+            over[0][some],
+            over_start[some],
+            over_end[some],
+        )
 
     def read(self, row: int) -> Read:
         """The operation of a row."""
         columns = self.columns
         boot, begun, ended = (columns.table[name][row].as_py() for name in ("boot", "mono_invoked", "mono_completed"))
         return Read(
-            process=int(columns.process[row]), op=int(columns.op[row]), boot=boot or "",
-            invoked=int(columns.invoked[row]), completed=int(columns.completed[row]),
-            mono_invoked=-1 if begun is None else begun, mono_completed=-1 if ended is None else ended,
-            ok=bool(columns.type[row] == OK), row=row,
-        )  # fmt: skip
+            process=int(columns.process[row]),
+            op=int(columns.op[row]),
+            boot=boot or "",
+            invoked=int(columns.invoked[row]),
+            completed=int(columns.completed[row]),
+            mono_invoked=-1 if begun is None else begun,
+            mono_completed=-1 if ended is None else ended,
+            ok=bool(columns.type[row] == OK),
+            row=row,
+        )
 
     def sent(self, writer: int, start: int, end: int) -> Iterator[tuple[int, int, Read | None]]:
         """The values [start, end) of a writer by the operations that sent them, the first ones where several did; None

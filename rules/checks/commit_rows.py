@@ -136,9 +136,17 @@ class GroupRows:
         kind = np.where(columns.f[rows] == TXN, IN_TRANSACTION, DONE) * (columns.type[rows] == OK)
         domain, invoked, completed = _times(columns, rows)
         return Commits(
-            group, domain, completed, invoked, columns.invoked[rows], columns.completed[rows], columns.committed[rows],
-            kind, columns.process[rows], np.full(len(rows), NEVER),
-        )  # fmt: skip
+            group,
+            domain,
+            completed,
+            invoked,
+            columns.invoked[rows],
+            columns.completed[rows],
+            columns.committed[rows],
+            kind,
+            columns.process[rows],
+            np.full(len(rows), NEVER),
+        )
 
     def reads(self, among: Bools | None = None) -> Reads:
         """The committed offsets that were told, where that succeeded and can be ordered."""
@@ -149,9 +157,16 @@ class GroupRows:
             return Reads()
         domain, invoked, completed = _times(columns, rows)
         reads = Reads(
-            group, domain, completed, invoked, columns.invoked[rows], columns.completed[rows], columns.committed[rows],
-            columns.process[rows], columns.committed_only[rows].astype(np.int64),
-        )  # fmt: skip
+            group,
+            domain,
+            completed,
+            invoked,
+            columns.invoked[rows],
+            columns.completed[rows],
+            columns.committed[rows],
+            columns.process[rows],
+            columns.committed_only[rows].astype(np.int64),
+        )
         return take(reads, domain != UNTIMED)
 
     def invoked(self) -> tuple[Newly, Invoked]:

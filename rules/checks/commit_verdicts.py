@@ -279,9 +279,13 @@ class Case:
         seconds = round((read.invoked - int(commits.completed[best])) / SECOND, 3)
         told = "none" if read.offset < 0 else str(read.offset)
         evidence: dict[str, Any] = {
-            "group": self.name, "committed": committed, "committed_by": int(commits.process[best]),
-            "told": None if read.offset < 0 else read.offset, "told_to": read.process, "after_s": seconds,
-        }  # fmt: skip
+            "group": self.name,
+            "committed": committed,
+            "committed_by": int(commits.process[best]),
+            "told": None if read.offset < 0 else read.offset,
+            "told_to": read.process,
+            "after_s": seconds,
+        }
         if read.offset < 0:
             evidence["retention_minutes"] = own.retention[1]
         message = (
@@ -340,8 +344,11 @@ class Case:
         if before == read.offset or self._shared(since) or not self._complete(since):
             return
         evidence = {
-            "group": self.name, "told": read.offset, "told_to": read.process, "before": None if before < 0 else before
-        }  # fmt: skip
+            "group": self.name,
+            "told": read.offset,
+            "told_to": read.process,
+            "before": None if before < 0 else before,
+        }
         was = "none" if before < 0 else str(before)
         message = f"group {self.name} was told {read.offset}, which nobody ever committed, where {was} had been before"
         self._found("foreign-commit", (self.name, read.offset), message, evidence, -1)

@@ -339,10 +339,15 @@ def _tell(own: Committed, passage: Passage) -> None:
         decidable = at if passage.finished else when
         passage.report.tell(
             Finding(
-                **passage.report.here, anomaly=anomaly, subject=tuple(subject), message=message, evidence=evidence,
-                at=at, decidable=decidable,
+                **passage.report.here,
+                anomaly=anomaly,
+                subject=tuple(subject),
+                message=message,
+                evidence=evidence,
+                at=at,
+                decidable=decidable,
             )
-        )  # fmt: skip
+        )
     own.pending = waiting
     if own.unclear:
         own.unclear = [

@@ -163,10 +163,12 @@ def _tell(passage: Passage, record: dict[str, Any], seq: int, offset: int, at: i
     passage.revealed.add((record["process"], record["op"]))
     one, writer = np.array([at]), np.array([record["writer"]])
     report.facts.add(
-        "visible", one, of=Transactions(np.array([record["txn"]]), np.array([record["type"]])),
+        "visible",
+        one,
+        of=Transactions(np.array([record["txn"]]), np.array([record["type"]])),
         runs=Runs(one, writer, np.array([seq]), np.array([offset]), np.array([1])),
         about=[orjson.dumps(record["about"] | {AGAIN: record["given_up"]}).decode()],
-    )  # fmt: skip
+    )
     told = {name: record[name] for name in ("process", "op", "txn", "transactional_id", "writer")} | {"seq": seq}
     if record["fenced"] is not None:
         zombie_writes.report(told, zombie_writes.Fenced(*record["fenced"]), report, at=at)

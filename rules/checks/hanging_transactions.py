@@ -97,10 +97,15 @@ def arrive(own: Stability, new: News) -> None:
         known = offsets[offsets >= 0]
         name = columns.table["transactional_id"][row].as_py() or ""
         own.doubtful[f"{columns.process[row]}/{columns.op[row]}"] = Doubtful(
-            name, int(columns.process[row]), int(columns.txn[row]), int(columns.invoked[row]),
-            int(columns.completed[row]), int(columns.type[row] == INFO), int(known.min()) if len(known) else -1,
+            name,
+            int(columns.process[row]),
+            int(columns.txn[row]),
+            int(columns.invoked[row]),
+            int(columns.completed[row]),
+            int(columns.type[row] == INFO),
+            int(known.min()) if len(known) else -1,
             records=int(new.sent.length[mine].sum()),
-        )  # fmt: skip
+        )
     if len(own.doubtful) > KEPT:
         _bound(own, new.state.tick, new.report)
 

@@ -190,10 +190,19 @@ def forget(own: Committed, report: Report, late: set[int], until: tuple[int, int
     own.first = take(own.first, slice(-GROUPS, None))
     used = {
         number
-        for table in (own.commits, own.waiting, own.told, own.first, own.unsure, own.members, own.holds,
-                      own.invoked.pending, own.invoked.written)
+        for table in (
+            own.commits,
+            own.waiting,
+            own.told,
+            own.first,
+            own.unsure,
+            own.members,
+            own.holds,
+            own.invoked.pending,
+            own.invoked.written,
+        )
         for number in each(table.group)
-    }  # fmt: skip
+    }
     own.subscribed = [number for number in own.subscribed if number in used]
     own.groups = [name if number in used or number == ANY else None for number, name in enumerate(own.groups)]
     own.pending = report.newest(own.pending, TOLD_KEPT, "verdicts on committed offsets")

@@ -145,9 +145,12 @@ def _take_in(own: KnownEnds, new: News) -> Acknowledged:
     listed = listed[clock.invoked[listed] >= 0]
     if len(listed):
         more = Listings(
-            columns.completed[listed], clock.domain[listed], clock.invoked[listed], columns.log_end[listed],
+            columns.completed[listed],
+            clock.domain[listed],
+            clock.invoked[listed],
+            columns.log_end[listed],
             np.maximum(clock.completed[listed], clock.invoked[listed]),
-        )  # fmt: skip
+        )
         own.waiting = concat(own.waiting, more)
     return acknowledged
 
@@ -221,9 +224,13 @@ def _safely_acknowledged(own: KnownEnds, new: News, clock: Clocks, dead: Bools) 
     if some(dead):
         completed = np.where(dead, -1, completed)
     found = Acknowledged(
-        new.columns.process[row], clock.domain[row], clock.invoked[row], completed[row], runs.offset,
+        new.columns.process[row],
+        clock.domain[row],
+        clock.invoked[row],
+        completed[row],
+        runs.offset,
         runs.offset + runs.length,
-    )  # fmt: skip
+    )
     found = concat(own.held, found)
     writers = each(found.process)
     weak = [n for n in writers if n in state.not_idempotent_processes]

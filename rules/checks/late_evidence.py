@@ -223,7 +223,7 @@ def _seconds(micros: int) -> int:
 
 def _tell(
     kind: Literal["holds", "ended"], subject: tuple[str, int], one: _Held, at: int, report: Report, run: str = ""
-) -> None:  # fmt: skip
+) -> None:
     evidence = {**one.evidence, "hold": one.hold} if kind == "holds" else {subject[0]: subject[1]}
     told = {
         "anomaly": EVIDENCE_LATE,

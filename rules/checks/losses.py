@@ -76,9 +76,16 @@ def arrive(own: Losses, new: News) -> None:
     if len(indefinite):
         row = indefinite.row
         made = Indefinite(
-            columns.process[row], columns.op[row], indefinite.offset, indefinite.writer, indefinite.seq,
-            indefinite.length, columns.completed[row], columns.invoked[row], columns.boot[row],
-        )  # fmt: skip
+            columns.process[row],
+            columns.op[row],
+            indefinite.offset,
+            indefinite.writer,
+            indefinite.seq,
+            indefinite.length,
+            columns.completed[row],
+            columns.invoked[row],
+            columns.boot[row],
+        )
         own.indefinite = concat(own.indefinite, made)
 
 
@@ -100,9 +107,16 @@ def acknowledge(own: Losses, state: State, places: Places, sent: Sent) -> None:
         return
     unknown = np.full(len(places), -1, np.int64)
     made = Outstanding(
-        places.offset, places.writer, places.seq, places.length, sent.since, unknown, sent.invoked,
-        np.full(len(places), UNCOMPARED, np.int64), sent.boot,
-    )  # fmt: skip
+        places.offset,
+        places.writer,
+        places.seq,
+        places.length,
+        sent.since,
+        unknown,
+        sent.invoked,
+        np.full(len(places), UNCOMPARED, np.int64),
+        sent.boot,
+    )
     own.outstanding = concat(own.outstanding, made)
     state.acknowledged += sum(places.length.tolist())
     highest = max((places.offset + places.length).tolist()) - 1

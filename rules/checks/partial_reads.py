@@ -51,7 +51,10 @@ def _report(rows: Written, row: int, reader: list[int], cut: tuple[int, int], re
         f" at value {rows.writer[row]}/{seq}",
         at=max(when, int(rows.at[row])),
         evidence={
-            "txn": int(rows.txn[row]), "process": reader[0], "op": reader[1], "writer": int(rows.writer[row]),
+            "txn": int(rows.txn[row]),
+            "process": reader[0],
+            "op": reader[1],
+            "writer": int(rows.writer[row]),
             "seq": seq,
         },
-    )  # fmt: skip
+    )

@@ -177,10 +177,18 @@ def inside(columns: Columns, polled: Runs) -> Transitions:
         at = at[~around]
     rows = polled.row[at]
     return Transitions(
-        columns.process[rows], columns.subscribed[rows].astype(np.int64), columns.op[rows], columns.completed[rows],
-        polled.offset[at + 1], end[at] - 1, columns.op[rows], columns.log_start[rows], np.ones(len(at), np.int64),
-        np.ones(len(at), np.int64), columns.boot[rows],
-    )  # fmt: skip
+        columns.process[rows],
+        columns.subscribed[rows].astype(np.int64),
+        columns.op[rows],
+        columns.completed[rows],
+        polled.offset[at + 1],
+        end[at] - 1,
+        columns.op[rows],
+        columns.log_start[rows],
+        np.ones(len(at), np.int64),
+        np.ones(len(at), np.int64),
+        columns.boot[rows],
+    )
 
 
 def fold(own: Steps, passage: Passage) -> None:
@@ -249,9 +257,7 @@ class _Seen(NamedTuple):
     unsure: bool
 
 
-def _seen(
-    own: Steps, passage: Passage, places: Places, held: tuple[Ints, Ints], step: tuple[int, int]
-) -> _Seen:  # fmt: skip
+def _seen(own: Steps, passage: Passage, places: Places, held: tuple[Ints, Ints], step: tuple[int, int]) -> _Seen:
     """What counts of the offsets `held`, merged, at which `places` stand, for a step at this (time, boot)."""
     state = passage.state
     sends = given_again.sends_to(own.sends, places, int(held[0][0]), int(held[1][-1]))
@@ -380,7 +386,7 @@ def _moved_until(passage: Passage, steps: Transitions, decided_at: Callable[[int
 
 def _decide(
     own: Steps, passage: Passage, decided: Transitions, cut_at: Ints, moved: Moved, decided_at: Callable[[int], int]
-) -> None:  # fmt: skip
+) -> None:
     """Decide these transitions, in which those values have `moved`; `cut_at` as `over_a_cut` tells it."""
     state, report = passage.state, passage.report
     index, first, previous, sure = indexed(state, moved, decided.first, decided.previous)
@@ -461,7 +467,7 @@ def _shown(log: Places, spans: tuple[Ints, Ints]) -> Shown:
 
 def _keep_blank(
     own: Steps, passage: Passage, steps: Transitions, waits: Bools, decided_at: Callable[[int], int]
-) -> None:  # fmt: skip
+) -> None:
     """These went over nothing of which it is known that it was there. Keep those of which somebody's log may tell
     otherwise, and those that `waits` picks."""
     here = _told_by_all(passage) if len(steps) else passage.end

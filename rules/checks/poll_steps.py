@@ -35,9 +35,15 @@ class Step(NamedTuple):
 
 def step_of(steps: Transitions, i: int, moved: Moved) -> Step:
     return Step(
-        int(steps.process[i]), int(steps.op[i]), int(steps.first[i]), int(steps.previous[i]),
-        int(steps.previous_op[i]), int(steps.subscribed[i]), bool(steps.internal[i]), moved,
-    )  # fmt: skip
+        int(steps.process[i]),
+        int(steps.op[i]),
+        int(steps.first[i]),
+        int(steps.previous[i]),
+        int(steps.previous_op[i]),
+        int(steps.subscribed[i]),
+        bool(steps.internal[i]),
+        moved,
+    )
 
 
 def explained(step: Step, report: Report) -> Step:
@@ -70,12 +76,17 @@ def report_step(
     context |= duplicate_in(report.state, step.moved, step.first, step.previous)
     report.tell(
         Finding(
-            **report.here, anomaly=f"int-{anomaly}" if step.internal else anomaly,
+            **report.here,
+            anomaly=f"int-{anomaly}" if step.internal else anomaly,
             subject=(step.process, step.op, step.first) if step.internal else (step.process, step.op),
-            message=f"{report.state.called(step.process)} {what}", evidence=evidence, context=context,
-            at=at, decidable=at, implied_by=step.implied_by,
+            message=f"{report.state.called(step.process)} {what}",
+            evidence=evidence,
+            context=context,
+            at=at,
+            decidable=at,
+            implied_by=step.implied_by,
         )
-    )  # fmt: skip
+    )
 
 
 def report_back(step: Step, at: int, report: Report, previous: int | None = None, first: int | None = None) -> None:

@@ -37,11 +37,17 @@ NAME: Final = "refused-reads"
 KEPT: Final = 64
 REFUSALS: Final = frozenset(
     {
-        "GROUP_AUTHORIZATION_FAILED", "TOPIC_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED",
-        "GROUP_MAX_SIZE_REACHED", "INCONSISTENT_GROUP_PROTOCOL", "INVALID_GROUP_ID", "INVALID_SESSION_TIMEOUT",
-        "UNSUPPORTED_ASSIGNOR", "UNSUPPORTED_VERSION",
+        "GROUP_AUTHORIZATION_FAILED",
+        "TOPIC_AUTHORIZATION_FAILED",
+        "CLUSTER_AUTHORIZATION_FAILED",
+        "GROUP_MAX_SIZE_REACHED",
+        "INCONSISTENT_GROUP_PROTOCOL",
+        "INVALID_GROUP_ID",
+        "INVALID_SESSION_TIMEOUT",
+        "UNSUPPORTED_ASSIGNOR",
+        "UNSUPPORTED_VERSION",
     }
-)  # fmt: skip
+)
 """Errors by which a broker answers that this client may not read, however often it asks."""
 _COMES: Final = (ASSIGN, POLL, POSITION, SEND, TXN, REGISTER)
 """Whoever did one of these, and a poll without an error, has got beyond its beginning."""

@@ -33,15 +33,31 @@ SELDOM: Final = 4
 """Liveness objectives between two refusals. A writer that is refused begins anew within one, and may send seldom."""
 REFUSALS: Final = frozenset(
     {
-        "TOPIC_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
-        "GROUP_AUTHORIZATION_FAILED", "INVALID_TRANSACTION_TIMEOUT",
-        "MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE", "INVALID_MSG", "INVALID_RECORD", "INVALID_TIMESTAMP",
-        "POLICY_VIOLATION", "UNSUPPORTED_FOR_MESSAGE_FORMAT", "UNSUPPORTED_COMPRESSION_TYPE", "NOT_ENOUGH_REPLICAS",
-        "KAFKA_STORAGE_ERROR", "UNKNOWN_TOPIC_OR_PART", "INVALID_PRODUCER_EPOCH", "INVALID_PRODUCER_ID_MAPPING",
-        "PRODUCER_FENCED", "_FENCED", "OUT_OF_ORDER_SEQUENCE_NUMBER", "UNKNOWN_PRODUCER_ID",
+        "TOPIC_AUTHORIZATION_FAILED",
+        "CLUSTER_AUTHORIZATION_FAILED",
+        "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
+        "GROUP_AUTHORIZATION_FAILED",
+        "INVALID_TRANSACTION_TIMEOUT",
+        "MSG_SIZE_TOO_LARGE",
+        "RECORD_LIST_TOO_LARGE",
+        "INVALID_MSG",
+        "INVALID_RECORD",
+        "INVALID_TIMESTAMP",
+        "POLICY_VIOLATION",
+        "UNSUPPORTED_FOR_MESSAGE_FORMAT",
+        "UNSUPPORTED_COMPRESSION_TYPE",
+        "NOT_ENOUGH_REPLICAS",
+        "KAFKA_STORAGE_ERROR",
+        "UNKNOWN_TOPIC_OR_PART",
+        "INVALID_PRODUCER_EPOCH",
+        "INVALID_PRODUCER_ID_MAPPING",
+        "PRODUCER_FENCED",
+        "_FENCED",
+        "OUT_OF_ORDER_SEQUENCE_NUMBER",
+        "UNKNOWN_PRODUCER_ID",
         "UNKNOWN",
     }
-)  # fmt: skip
+)
 """Errors by which a broker answers that it does not take what is sent. `UNKNOWN` is an error inside the broker,
 whose log says which: one that cannot append to a log answers so to every send."""
 _BESIDE: Final = "INVALID_RECORD"

@@ -58,9 +58,13 @@ def inside(columns: Columns, sent: Runs) -> SendSteps:
     at = indices(steps)
     row = sent.row[at]
     return SendSteps(
-        columns.process[row], columns.op[row], columns.op[row], end[at] - 1, sent.offset[at + 1],
+        columns.process[row],
+        columns.op[row],
+        columns.op[row],
+        end[at] - 1,
+        sent.offset[at + 1],
         np.ones(len(at), np.int64),
-    )  # fmt: skip
+    )
 
 
 def fold(own: Sends, passage: Passage) -> None:

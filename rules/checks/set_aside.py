@@ -144,12 +144,21 @@ def _make(own: Outcomes, passage: Passage, rows: Written) -> None:
     own.aside = concat(
         own.aside,
         Aside(
-            np.full(len(writers), own.parcels), writers, names, least(rows.process), least(rows.invoked),
-            least(rows.seq), -least(-(rows.seq + rows.length)), least(rows.low), -least(-rows.high),
-            np.bincount(which, minlength=len(writers)), -least(-open_.astype(np.int64)),
-            -least(-(rows.type == INFO).astype(np.int64)), np.full(len(writers), rows.at.max()),
+            np.full(len(writers), own.parcels),
+            writers,
+            names,
+            least(rows.process),
+            least(rows.invoked),
+            least(rows.seq),
+            -least(-(rows.seq + rows.length)),
+            least(rows.low),
+            -least(-rows.high),
+            np.bincount(which, minlength=len(writers)),
+            -least(-open_.astype(np.int64)),
+            -least(-(rows.type == INFO).astype(np.int64)),
+            np.full(len(writers), rows.at.max()),
         ),
-    )  # fmt: skip
+    )
     own.parcels += 1
 
 

@@ -117,10 +117,16 @@ def fold(own: Consumers, passage: Passage) -> None:
             continue
         ahead = _ahead(state, process, own.observed.boot)
         walk = Walk(
-            process, own.readers.pop(process, None), state, sight.by(ahead), report.objectives.liveness,
-            passage.log_start_before, _name(state, process), *errors.get(process, (-1, "")),
+            process,
+            own.readers.pop(process, None),
+            state,
+            sight.by(ahead),
+            report.objectives.liveness,
+            passage.log_start_before,
+            _name(state, process),
+            *errors.get(process, (-1, "")),
             f"{NAME}:{process}" in state.open_conditions,
-        )  # fmt: skip
+        )
         until = walk.known_through(passage, observed + ahead)
         ripe = a + int(steps.at[a:b].searchsorted(until, side="right"))
         waiting[ripe:b] = True
@@ -251,9 +257,7 @@ def _open(walk: Walk, at: Ints, ticks: range, tell: Callable[[int, bool], None],
             tell(t, True)
 
 
-def _tell_at(
-    walk: Walk, at: Ints, bounds: list[tuple[int, int, Spell]], report: Report, t: int, holds: bool
-) -> None:  # fmt: skip
+def _tell_at(walk: Walk, at: Ints, bounds: list[tuple[int, int, Spell]], report: Report, t: int, holds: bool) -> None:
     spell = next((s for first, last, s in bounds if first <= t < last), None)
     evidence: dict[str, Any] = dict(spell.evidence) if spell else {"process": walk.process}
     run = walk.state.run_of(walk.process) if report.outages.alone else ""  # which of several hosts

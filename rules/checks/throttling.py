@@ -181,6 +181,12 @@ def _held_back(told: Mapping[str, str]) -> list[_Broker]:
 
 
 CHECK: Final = Check(
-    THROTTLED, Throttling, arrive=arrive, fold=fold, live_only=True, rows=frozenset({OFFSETS}), looks_back=True,
+    THROTTLED,
+    Throttling,
+    arrive=arrive,
+    fold=fold,
+    live_only=True,
+    rows=frozenset({OFFSETS}),
+    looks_back=True,
     rests=True,
-)  # fmt: skip
+)

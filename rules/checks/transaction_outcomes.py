@@ -164,9 +164,13 @@ def _judge_zombies(own: Outcomes, passage: Passage, ripe: Bools) -> None:
 
 def _named(own: Outcomes, rows: Written, i: int, seq: int) -> dict[str, Any]:
     return {
-        "process": int(rows.process[i]), "op": int(rows.op[i]), "txn": int(rows.txn[i]),
-        "transactional_id": name_of(own, rows, i), "writer": int(rows.writer[i]), "seq": seq,
-    }  # fmt: skip
+        "process": int(rows.process[i]),
+        "op": int(rows.op[i]),
+        "txn": int(rows.txn[i]),
+        "transactional_id": name_of(own, rows, i),
+        "writer": int(rows.writer[i]),
+        "seq": seq,
+    }
 
 
 def _first_seen(passage: Passage, rows: Written, i: int) -> tuple[int, int, int]:
@@ -189,10 +193,12 @@ def _tell_visible(own: Outcomes, passage: Passage, rows: Written, i: int) -> Non
     seq, offset, at = _first_seen(passage, rows, i)
     one = np.array([at])
     passage.report.facts.add(
-        "visible", one, of=Transactions(rows.txn[i : i + 1], rows.type[i : i + 1]),
+        "visible",
+        one,
+        of=Transactions(rows.txn[i : i + 1], rows.type[i : i + 1]),
         runs=Runs(one, rows.writer[i : i + 1], np.array([seq]), np.array([offset]), np.array([1])),
         about=[orjson.dumps(of_row(passage.state, own, rows, i).evidence).decode()],
-    )  # fmt: skip
+    )
 
 
 def _tell_absent(own: Outcomes, passage: Passage, rows: Written, one: Absent) -> None:
@@ -219,9 +225,12 @@ def _tell_absent(own: Outcomes, passage: Passage, rows: Written, one: Absent) ->
     if told_here:
         about["told_here"] = True
     facts.add(
-        "absent", np.full(n, one.at), of=Transactions(rows.txn[same], rows.type[same]), runs=runs,
+        "absent",
+        np.full(n, one.at),
+        of=Transactions(rows.txn[same], rows.type[same]),
+        runs=runs,
         about=[orjson.dumps(about).decode() if about else None] * n,
-    )  # fmt: skip
+    )
     if shown and alone and (kind == FAIL or (kind == OK and passage.finished)):  # its other part was seen here
         _tell_visible(own, passage, rows, i)
     if kind == INFO and not told_here:

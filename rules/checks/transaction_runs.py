@@ -20,15 +20,35 @@ from rules.kept.codec import Table
 
 SAYS_FAILURE: Final = frozenset(
     {
-        "INVALID_TXN_STATE", "INVALID_PRODUCER_EPOCH", "INVALID_PRODUCER_ID_MAPPING", "PRODUCER_FENCED", "_FENCED",
-        "TRANSACTION_COORDINATOR_FENCED", "CONCURRENT_TRANSACTIONS", "NOT_LEADER_FOR_PARTITION", "NOT_ENOUGH_REPLICAS",
-        "LEADER_NOT_AVAILABLE", "NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS",
-        "OUT_OF_ORDER_SEQUENCE_NUMBER", "UNKNOWN_PRODUCER_ID", "UNKNOWN_TOPIC_OR_PART", "KAFKA_STORAGE_ERROR",
-        "TOPIC_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
-        "MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE", "INVALID_MSG", "INVALID_RECORD", "POLICY_VIOLATION", "_STATE",
+        "INVALID_TXN_STATE",
+        "INVALID_PRODUCER_EPOCH",
+        "INVALID_PRODUCER_ID_MAPPING",
+        "PRODUCER_FENCED",
+        "_FENCED",
+        "TRANSACTION_COORDINATOR_FENCED",
+        "CONCURRENT_TRANSACTIONS",
+        "NOT_LEADER_FOR_PARTITION",
+        "NOT_ENOUGH_REPLICAS",
+        "LEADER_NOT_AVAILABLE",
+        "NOT_COORDINATOR",
+        "COORDINATOR_NOT_AVAILABLE",
+        "COORDINATOR_LOAD_IN_PROGRESS",
+        "OUT_OF_ORDER_SEQUENCE_NUMBER",
+        "UNKNOWN_PRODUCER_ID",
+        "UNKNOWN_TOPIC_OR_PART",
+        "KAFKA_STORAGE_ERROR",
+        "TOPIC_AUTHORIZATION_FAILED",
+        "CLUSTER_AUTHORIZATION_FAILED",
+        "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
+        "MSG_SIZE_TOO_LARGE",
+        "RECORD_LIST_TOO_LARGE",
+        "INVALID_MSG",
+        "INVALID_RECORD",
+        "POLICY_VIOLATION",
+        "_STATE",
         "_PURGE_QUEUE",
     }
-)  # fmt: skip
+)
 """Errors that say that it was not done. Timeouts and lost connections say that nobody knows."""
 
 NAME: Final = "transaction-outcomes"
@@ -174,13 +194,28 @@ def arrive(own: Outcomes, new: News) -> Written:
     known = kept.offset >= 0
     none, zero = np.full(n, -1, np.int64), np.zeros(n, np.int64)
     return Written(
-        columns.process[row], columns.op[row], columns.txn[row], columns.type[row].astype(np.int64),
-        _alone(columns, row), columns.invoked[row], columns.completed[row], _ended(columns)[row],
-        columns.boot[row], _coded(own.names, columns, "transactional_id", row),
-        said[row].astype(np.int64), kept.writer, kept.seq, kept.offset, kept.length,
-        np.where(known, kept.offset, -1), np.where(known, kept.offset + kept.length, -1), none, zero, zero.copy(),
+        columns.process[row],
+        columns.op[row],
+        columns.txn[row],
+        columns.type[row].astype(np.int64),
+        _alone(columns, row),
+        columns.invoked[row],
+        columns.completed[row],
+        _ended(columns)[row],
+        columns.boot[row],
+        _coded(own.names, columns, "transactional_id", row),
+        said[row].astype(np.int64),
+        kept.writer,
+        kept.seq,
+        kept.offset,
+        kept.length,
+        np.where(known, kept.offset, -1),
+        np.where(known, kept.offset + kept.length, -1),
+        none,
+        zero,
+        zero.copy(),
         *(none.copy() for _ in range(5)),
-    )  # fmt: skip
+    )
 
 
 def _says_failure(columns: Columns, rows: Ints) -> Bools:

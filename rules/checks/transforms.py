@@ -142,9 +142,16 @@ def arrive(own: Transforms, new: News) -> None:
         ops = zip(columns.process[row].tolist(), columns.op[row].tolist(), strict=True)
         shown |= np.array([op in new.visible for op in ops], bool)
     made = Reflections(
-        columns.process[row], columns.op[row], _groups(own, columns, told), columns.completed[row],
-        shown.astype(np.int64), told.offset, told.writer, told.seq, told.length,
-    )  # fmt: skip
+        columns.process[row],
+        columns.op[row],
+        _groups(own, columns, told),
+        columns.completed[row],
+        shown.astype(np.int64),
+        told.offset,
+        told.writer,
+        told.seq,
+        told.length,
+    )
     failed = columns.type[row] == FAIL
     own.waiting = concat(own.waiting, take(made, ~failed))
     own.failed = new.report.last(concat(own.failed, take(made, failed)), DOUBTFUL_KEPT, DOUBTFUL)

@@ -93,18 +93,23 @@ def _judge_topic(told: Mapping[str, str], at: int, report: Report) -> None:
     if told.get("created_by") == "auto":
         few.append("created automatically")
     report.condition(
-        "under-replicated-probe-topic", f"the probe topic has {', '.join(few)}" if few else None,
-        at=at, evidence=dict(told),
-    )  # fmt: skip
+        "under-replicated-probe-topic",
+        f"the probe topic has {', '.join(few)}" if few else None,
+        at=at,
+        evidence=dict(told),
+    )
     unclean, policy = told.get("unclean_leader_election") == "true", told.get("cleanup_policy", "")
     for subject, unsafe in (
         ((), "unclean leader election is on" if unclean else None),
         (_COMPACTED, f"cleanup.policy is {policy}" if "compact" in policy else None),
     ):  # one may come while the other is open
         report.condition(
-            "unsafe-config", f"of the probe topic, {unsafe}" if unsafe else None, at=at, evidence=dict(told),
+            "unsafe-config",
+            f"of the probe topic, {unsafe}" if unsafe else None,
+            at=at,
+            evidence=dict(told),
             subject=subject,
-        )  # fmt: skip
+        )
 
 
 def _forget_topic(at: int, report: Report) -> None:

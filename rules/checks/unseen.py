@@ -93,10 +93,12 @@ def judge_between(out: Outstanding, passage: Passage) -> None:
         values = int(out.length[due][late][held].sum())
         age = round((int(at[a]) - int(since[late][held].min()) + objectives.delivery) / 1e6, 3)
         report.condition(
-            "unseen", f"{values} acknowledged values have not been polled, the oldest for {age:.1f} s",
-            at=int(at[a]), since=int(since[late][held].min()),
+            "unseen",
+            f"{values} acknowledged values have not been polled, the oldest for {age:.1f} s",
+            at=int(at[a]),
+            since=int(since[late][held].min()),
             evidence={"values": values, "first": _some(take(take(take(out, due), late), held)), "age_s": age},
-        )  # fmt: skip
+        )
         report.condition("unseen", None, at=int(at[b]), evidence={"values": 0})
 
 

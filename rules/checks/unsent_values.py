@@ -48,10 +48,13 @@ def _of_partition(place: Place, rows: pa.Table, objectives: Objectives) -> list[
                 f"value {writer}/{seq} was polled {where} of partition {place.partition}, to which nobody sent it",
                 at=int(completed[row]),
                 evidence={
-                    "writer": writer, "seq": seq, "offset": offset if offset >= 0 else None,
-                    "process": int(process[row]), "op": int(op[row]),
+                    "writer": writer,
+                    "seq": seq,
+                    "offset": offset if offset >= 0 else None,
+                    "process": int(process[row]),
+                    "op": int(op[row]),
                 },
-            )  # fmt: skip
+            )
     return report.findings()
 
 

@@ -103,10 +103,15 @@ def _judge_acknowledged(own: Zeros, new: News, times: _Times, told: _Told) -> No
     waiting = concat(
         own.acknowledged,
         Acknowledged(
-            columns.boot[row], invoked[row], runs.writer[zeros], runs.seq[zeros], columns.process[row],
-            columns.op[row], columns.completed[row],
+            columns.boot[row],
+            invoked[row],
+            runs.writer[zeros],
+            runs.seq[zeros],
+            columns.process[row],
+            columns.op[row],
+            columns.completed[row],
         ),
-    )  # fmt: skip
+    )
     if not len(waiting):
         return
     spurious = np.zeros(len(waiting), bool)

@@ -98,8 +98,9 @@ class Searcher:
         between: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
         numbers = part.dependency[part.dependency >= 0]
         d = self._dependencies
-        for number, source, target in zip(numbers.tolist(), d.source[numbers].tolist(), d.target[numbers].tolist(),
-                                          strict=True):  # fmt: skip
+        for number, source, target in zip(
+            numbers.tolist(), d.source[numbers].tolist(), d.target[numbers].tolist(), strict=True
+        ):
             between[source, target].append(number)
         uncommitted = np.zeros(len(part.source), bool)
         is_dependency = part.dependency >= 0
@@ -114,9 +115,14 @@ class Searcher:
         return list(found.values())
 
     def _level(
-        self, part: Graph, level: str, usable: Bools, between: defaultdict[tuple[int, int], list[int]],
-        aside: set[int], found: dict[tuple[int, ...], Cycle],
-    ) -> None:  # fmt: skip
+        self,
+        part: Graph,
+        level: str,
+        usable: Bools,
+        between: defaultdict[tuple[int, int], list[int]],
+        aside: set[int],
+        found: dict[tuple[int, ...], Cycle],
+    ) -> None:
         waiting = [part.part(np.arange(len(part.node)), np.flatnonzero(usable))]
         long: set[int] = set()
         while waiting:

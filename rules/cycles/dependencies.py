@@ -162,9 +162,23 @@ def read(table: pa.Table, *, ww: bool = False) -> History:
 
 
 COLUMNS: Final = [
-    "cluster", "topic_id", "topic", "partition", "process", "op", "f", "type", "boot", "mono_invoked",
-    "mono_completed", "invoked", "completed", "sent", "polled", "isolation",
-]  # fmt: skip
+    "cluster",
+    "topic_id",
+    "topic",
+    "partition",
+    "process",
+    "op",
+    "f",
+    "type",
+    "boot",
+    "mono_invoked",
+    "mono_completed",
+    "invoked",
+    "completed",
+    "sent",
+    "polled",
+    "isolation",
+]
 """Those that a search reads."""
 
 
@@ -194,10 +208,18 @@ def _operations(table: pa.Table, cluster: Ints, clusters: list[str]) -> tuple[Op
     begun, ended = integers(table["mono_invoked"])[row], integers(table["mono_completed"])[row]
     timed = (begun >= 0) & (ended >= begun)
     operations = Operations(
-        cluster[row], process[row], op[row], codes_of(table["f"], _FUNCTION_SET)[row],
-        codes_of(table["type"], _OUTCOME_SET)[row], integers(table["invoked"])[row],
-        integers(table["completed"])[row], np.where(timed, clock[row], -1), begun, ended, clusters,
-    )  # fmt: skip
+        cluster[row],
+        process[row],
+        op[row],
+        codes_of(table["f"], _FUNCTION_SET)[row],
+        codes_of(table["type"], _OUTCOME_SET)[row],
+        integers(table["invoked"])[row],
+        integers(table["completed"])[row],
+        np.where(timed, clock[row], -1),
+        begun,
+        ended,
+        clusters,
+    )
     return operations, node.astype(np.int64)
 
 
@@ -205,11 +227,13 @@ def _partitions(table: pa.Table, cluster: Ints, clusters: list[str]) -> tuple[In
     topic_id, ids = _numbered(table["topic_id"])
     partition = integers(table["partition"])
     width = int(partition.max(initial=0)) + 1
-    _, row, place = np.unique((cluster * max(len(ids), 1) + topic_id) * width + partition,
-                              return_index=True, return_inverse=True)  # fmt: skip
+    _, row, place = np.unique(
+        (cluster * max(len(ids), 1) + topic_id) * width + partition, return_index=True, return_inverse=True
+    )
     topics = table["topic"].take(pa.array(row)).to_pylist()
-    found = Partitions([clusters[i] for i in cluster[row]], [ids[i] for i in topic_id[row]], topics,
-                       partition[row].tolist())  # fmt: skip
+    found = Partitions(
+        [clusters[i] for i in cluster[row]], [ids[i] for i in topic_id[row]], topics, partition[row].tolist()
+    )
     return place.astype(np.int64), found
 
 
@@ -232,9 +256,18 @@ def _write_read(wrote: Written, polls: _Records, committed: Bools, writers: int)
     offset = np.where(offset >= 0, offset + seq - polls.seq[run], -1)
     none = np.full(len(run), -1, np.int64)
     return Dependencies(
-        source, polls.node[run], np.full(len(run), WR, np.int8), ~committed[run], polls.place[run],
-        polls.group[run] % writers, seq, offset, none, none, none,
-    )  # fmt: skip
+        source,
+        polls.node[run],
+        np.full(len(run), WR, np.int8),
+        ~committed[run],
+        polls.place[run],
+        polls.group[run] % writers,
+        seq,
+        offset,
+        none,
+        none,
+        none,
+    )
 
 
 def _write_write(wrote: Written, log: _Records, writers: int) -> Dependencies:
@@ -272,11 +305,18 @@ def _write_write(wrote: Written, log: _Records, writers: int) -> Dependencies:
     shift = begin % base - seq  # offset less seq
     group = log.group[run][piece] % writers
     return Dependencies(
-        node[follows], node[following], np.full(len(follows), WW, np.int8), np.zeros(len(follows), bool),
-        log.place[run][piece][follows], group[follows], after[follows] - 1,
-        after[follows] - 1 + shift[piece[follows]], group[following], first[following],
+        node[follows],
+        node[following],
+        np.full(len(follows), WW, np.int8),
+        np.zeros(len(follows), bool),
+        log.place[run][piece][follows],
+        group[follows],
+        after[follows] - 1,
+        after[follows] - 1 + shift[piece[follows]],
+        group[following],
+        first[following],
         first[following] + shift[piece[following]],
-    )  # fmt: skip
+    )
 
 
 def _once(log: _Records) -> _Records:
@@ -314,6 +354,12 @@ def _last_places(log: _Records) -> _Records:
     order = np.lexsort((offset, seq, group))
     last = np.append((group[order][1:] != group[order][:-1]) | (seq[order][1:] != seq[order][:-1]), True)
     kept = order[last]
-    single = _Records(apart.place[one][kept], group[kept], seq[kept], offset[kept], np.ones(len(kept), np.int64),
-                      apart.node[one][kept])  # fmt: skip
+    single = _Records(
+        apart.place[one][kept],
+        group[kept],
+        seq[kept],
+        offset[kept],
+        np.ones(len(kept), np.int64),
+        apart.node[one][kept],
+    )
     return _joined(rest, single)

@@ -46,9 +46,14 @@ class Graph:
         number = np.empty(len(self.node), np.int64)
         number[nodes] = np.arange(len(nodes))
         return Graph(
-            self.operations, self.node[nodes], self.time[nodes], number[self.source[edges]],
-            number[self.target[edges]], self.kind[edges], self.dependency[edges],
-        )  # fmt: skip
+            self.operations,
+            self.node[nodes],
+            self.time[nodes],
+            number[self.source[edges]],
+            number[self.target[edges]],
+            self.kind[edges],
+            self.dependency[edges],
+        )
 
 
 def graph(operations: Operations, dependencies: Dependencies) -> Graph:
@@ -61,9 +66,14 @@ def graph(operations: Operations, dependencies: Dependencies) -> Graph:
     edges = np.full(len(dependencies) + len(first) + len(before), -1, np.int64)
     edges[: len(dependencies)] = np.arange(len(dependencies))
     return Graph(
-        size, np.arange(size + len(times)), np.concatenate((_completed(operations), times)), np.concatenate(sources),
-        np.concatenate((dependencies.target, second, after)), np.concatenate(kinds), edges,
-    )  # fmt: skip
+        size,
+        np.arange(size + len(times)),
+        np.concatenate((_completed(operations), times)),
+        np.concatenate(sources),
+        np.concatenate((dependencies.target, second, after)),
+        np.concatenate(kinds),
+        edges,
+    )
 
 
 def process_order(operations: Operations) -> tuple[Ints, Ints]:

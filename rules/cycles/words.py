@@ -101,8 +101,11 @@ def _step(cycle: Cycle, i: int, history: History, many_topics: bool) -> dict[str
     at = f"offset {d.offset[number]} of {where}" if d.offset[number] >= 0 else where
     if kind == WR:
         return told | {"why": f"{one} wrote {value}, which {other} polled from {at}"}
-    following = {"writer": int(d.next_writer[number]), "seq": int(d.next_seq[number]),
-                 "offset": int(d.next_offset[number])}  # fmt: skip
+    following = {
+        "writer": int(d.next_writer[number]),
+        "seq": int(d.next_seq[number]),
+        "offset": int(d.next_offset[number]),
+    }
     next_value = f"{d.next_writer[number]}/{d.next_seq[number]}"
     why = f"{one} wrote {value} at {at}, and {other} wrote the next value, {next_value} at {following['offset']}"
     return told | {"next": following, "why": why}

@@ -22,7 +22,7 @@ from rules.settling.clocks import measure
 
 def arrive(
     state: State, chunks: Chunks, columns: Columns, fresh: Bools, visible: set[tuple[int, int]] | None, report: Report
-) -> None:  # fmt: skip
+) -> None:
     """Rules about what was seen, and the bookkeeping for the other half. `visible` is None for a live partition."""
     new = _news(state, chunks, columns, fresh, visible, report)
     measure(state, columns, new.sent, new.polled)
@@ -46,7 +46,7 @@ def arrive(
 
 def _news(
     state: State, chunks: Chunks, columns: Columns, fresh: Bools, visible: set[tuple[int, int]] | None, report: Report
-) -> News:  # fmt: skip
+) -> News:
     sent, polled = columns.sent, columns.polled
     if some(~fresh):
         sent, polled = sent.take(fresh[sent.row]), polled.take(fresh[polled.row])
@@ -60,9 +60,22 @@ def _news(
     when = np.concatenate([columns.completed[runs.row] for runs in stand])
     placed = window.place(state, chunks, concat(_places(stand[0]), _places(stand[1])), when)
     return News(
-        state, columns, fresh, sent, polled, acknowledged, failed, indefinite, committed, proven, placed, chunks,
-        report, visible is not None, visible or set(),
-    )  # fmt: skip
+        state,
+        columns,
+        fresh,
+        sent,
+        polled,
+        acknowledged,
+        failed,
+        indefinite,
+        committed,
+        proven,
+        placed,
+        chunks,
+        report,
+        visible is not None,
+        visible or set(),
+    )
 
 
 _NONE: Final = Runs.empty()

@@ -86,7 +86,7 @@ def _locate_sends(passage: Passage, columns: Columns, fresh: Any, visible: set[t
 
 def finish(
     state: State, chunks: Chunks, columns: Columns, fresh: Any, visible: set[tuple[int, int]], report: Report
-) -> None:  # fmt: skip
+) -> None:
     """Nothing more will come: every outcome is known, and every verdict can be given."""
     delivered = _delivered_uncommitted(columns)
     losing = order.own(state, losses.CHECK)
@@ -96,9 +96,23 @@ def finish(
     moves = take(moves, np.lexsort((moves.slice, moves.process, moves.at)))
     none = state.uncommitted
     passage = Passage(
-        state, np.array([end]), FOREVER, moves, state.sends, polled, none, None, Gate(state, finished=True), chunks,
-        report, state.log_start, Proven(), Passes(), Transitions(), finished=True,
-    )  # fmt: skip
+        state,
+        np.array([end]),
+        FOREVER,
+        moves,
+        state.sends,
+        polled,
+        none,
+        None,
+        Gate(state, finished=True),
+        chunks,
+        report,
+        state.log_start,
+        Proven(),
+        Passes(),
+        Transitions(),
+        finished=True,
+    )
     order.fold(passage)
     walked = positions.walk(state, moves, None)
     passage.passes, passage.steps = walked.passes, walked.steps

@@ -89,9 +89,26 @@ def _pass(state: State, chunks: Chunks, at: Ints, report: Report) -> Passage:
     observe(state, _of_this_log(state, moves))
     lost_writers, state.lost_writers = state.lost_writers, []
     return Passage(
-        state, at, end, moves, sends, polls, uncommitted, advance, Gate(state), chunks, report, before, proven, went,
-        walked.steps, listings, lost_writers, given_again=given_again, holding=holding,
-    )  # fmt: skip
+        state,
+        at,
+        end,
+        moves,
+        sends,
+        polls,
+        uncommitted,
+        advance,
+        Gate(state),
+        chunks,
+        report,
+        before,
+        proven,
+        went,
+        walked.steps,
+        listings,
+        lost_writers,
+        given_again=given_again,
+        holding=holding,
+    )
 
 
 def _until(waits: dict[int, int], table: Any, end: int) -> tuple[Any, Any]:

@@ -22,8 +22,15 @@ SPAN: Final = 8192
 _SHIFT: Final = 13
 Aspect = Literal["placed", "polled", "failed", "duplicated", "exposed", "reflected", "delivered", "lost"]
 ASPECTS: Final[tuple[Aspect, ...]] = (
-    "placed", "polled", "failed", "duplicated", "exposed", "reflected", "delivered", "lost",
-)  # fmt: skip
+    "placed",
+    "polled",
+    "failed",
+    "duplicated",
+    "exposed",
+    "reflected",
+    "delivered",
+    "lost",
+)
 """`placed`: stands in the log at some offset. `polled`: returned by an ok operation at read_committed. `failed`: its
 write certainly failed or its transaction aborted. `duplicated`, `exposed`: reported as duplicate, as G1a. `reflected`:
 an input that a group's committed output in this partition reflects, in chunks of its own for each group (see

@@ -46,19 +46,27 @@ class Report:
         """Report what is decidable when it is told, once per step and subject."""
         self.tell(
             Finding(
-                **self.here, anomaly=anomaly, subject=subject, message=message, evidence=evidence or {},
-                context=context or {}, at=at, decidable=at,
+                **self.here,
+                anomaly=anomaly,
+                subject=subject,
+                message=message,
+                evidence=evidence or {},
+                context=context or {},
+                at=at,
+                decidable=at,
             )
-        )  # fmt: skip
+        )
 
     @property
     def here(self) -> dict[str, Any]:
         """The fields of a `Finding` that name this partition."""
         place = self.place
         return {
-            "cluster": place.cluster, "topic_id": place.topic_id, "topic": self.state.topic,
+            "cluster": place.cluster,
+            "topic_id": place.topic_id,
+            "topic": self.state.topic,
             "partition": place.partition,
-        }  # fmt: skip
+        }
 
     def tell(self, finding: Finding) -> None:
         """Report a finding once per step and subject. Beyond `findings_per_step`, only counts."""
@@ -118,9 +126,15 @@ class Report:
         self._counts[_counted(anomaly, context)] += number
 
     def condition(
-        self, name: str, message: str | None, *, at: int, since: int | None = None, evidence: Mapping[str, Any],
+        self,
+        name: str,
+        message: str | None,
+        *,
+        at: int,
+        since: int | None = None,
+        evidence: Mapping[str, Any],
         subject: tuple[int | str, ...] = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Open the partition's condition when it begins to hold, close it when it ends; nothing in between.
 
         It holds where there is a `message`. `subject` names whose condition it is, where a partition can have several
@@ -143,10 +157,17 @@ class Report:
                 self._note_explained(key, cause is not None)
                 self.tell(
                     Finding(
-                        **self.here, anomaly=name, subject=subject, event="opened", message=message, evidence=evidence,
-                        at=at, decidable=opened[key], implied_by=cause,
+                        **self.here,
+                        anomaly=name,
+                        subject=subject,
+                        event="opened",
+                        message=message,
+                        evidence=evidence,
+                        at=at,
+                        decidable=opened[key],
+                        implied_by=cause,
                     )
-                )  # fmt: skip
+                )
         elif key in opened:
             self._close(name, key, at, evidence, subject)
 
@@ -171,19 +192,23 @@ class Report:
         if (key in known) != explained:
             (known.append if explained else known.remove)(key)
 
-    def _close(
-        self, name: str, key: str, at: int, evidence: Mapping[str, Any], subject: tuple[int | str, ...]
-    ) -> None:  # fmt: skip
+    def _close(self, name: str, key: str, at: int, evidence: Mapping[str, Any], subject: tuple[int | str, ...]) -> None:
         since = self.state.open_conditions.pop(key)
         self._note_explained(key, False)
         lasted = (at - since) / 1e6
         self.tell(
             Finding(
-                **self.here, anomaly=name, subject=subject, event="closed", at=at, decidable=at,
-                message=f"{name} ended after {lasted:.1f} s", evidence={**evidence, "lasted_s": round(lasted, 3)},
+                **self.here,
+                anomaly=name,
+                subject=subject,
+                event="closed",
+                at=at,
+                decidable=at,
+                message=f"{name} ended after {lasted:.1f} s",
+                evidence={**evidence, "lasted_s": round(lasted, 3)},
                 implied_by=self.outages.cause(name, since, self._run_of(evidence, subject), at),
             )
-        )  # fmt: skip
+        )
 
     def findings(self) -> list[Finding]:
         """All, in the order reported; the last of a flood says how many more there were."""

@@ -152,10 +152,23 @@ def _operations(columns: Columns, rows: list[int]) -> Iterable[tuple[int, Op]]:
         at, done = int(columns.invoked[row]), int(columns.completed[row])
         process, number = int(columns.process[row]), int(columns.op[row])
         for one in told or ():
-            yield one["register"], Op(
-                at, done, process, number, boot or "", start, end, one["action"], outcome, one["id"], one["expected"],
-                one["observed"],
-            )  # fmt: skip
+            yield (
+                one["register"],
+                Op(
+                    at,
+                    done,
+                    process,
+                    number,
+                    boot or "",
+                    start,
+                    end,
+                    one["action"],
+                    outcome,
+                    one["id"],
+                    one["expected"],
+                    one["observed"],
+                ),
+            )
 
 
 def _forget(kept: Kept, report: Report) -> None:
@@ -262,6 +275,12 @@ def _load(data: bytes | None) -> Kept:
 
 
 CHECK: Final = Check(
-    "nonlinearizable-register", Registers, needs=needs, arrive=arrive, fold=fold, finish=finish,
-    rows=frozenset({REGISTER}), rests=True,
-)  # fmt: skip
+    "nonlinearizable-register",
+    Registers,
+    needs=needs,
+    arrive=arrive,
+    fold=fold,
+    finish=finish,
+    rows=frozenset({REGISTER}),
+    rests=True,
+)

@@ -403,9 +403,14 @@ def _dig(
     writes = process.writer >= 0 or process.writes
     boots = process.boot, process.over_boot if process.complete else process.boot
     hole = Hole(
-        number, *span, int(process.reads or unknown), int(writes or unknown), state.now + state.held, *boots,
+        number,
+        *span,
+        int(process.reads or unknown),
+        int(writes or unknown),
+        state.now + state.held,
+        *boots,
         span[1] if read_by is None else read_by,
-    )  # fmt: skip
+    )
     if process.writer >= 0:
         state.lost_writers.append(process.writer)
     _remember(state, hole)
@@ -419,9 +424,14 @@ def _remember(state: State, hole: Hole) -> None:
 
 def _joined(a: Hole, b: Hole) -> Hole:
     return Hole(
-        -1, min(a.start, b.start), max(a.end, b.end), a.reads | b.reads, a.writes | b.writes, max(a.known, b.known),
+        -1,
+        min(a.start, b.start),
+        max(a.end, b.end),
+        a.reads | b.reads,
+        a.writes | b.writes,
+        max(a.known, b.known),
         read_by=max(a.read_by, b.read_by),
-    )  # fmt: skip
+    )
 
 
 def lateness(state: State) -> list[tuple[int, Process, int]]:

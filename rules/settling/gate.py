@@ -135,9 +135,7 @@ class Gate:
                 known &= self._has_come(process, through, start, end, who, boot)
         return known
 
-    def _has_come(
-        self, process: Process, through: int, start: Times, end: Times, who: Who, boot: int
-    ) -> bool | Bools:  # fmt: skip
+    def _has_come(self, process: Process, through: int, start: Times, end: Times, who: Who, boot: int) -> bool | Bools:
         """Is everything here that this one, known `through` a time, invoked in [start, end] of `boot`'s time?"""
         if process.boot == boot or process.boot < 0 or boot < 0:
             ahead = 0

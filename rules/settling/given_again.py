@@ -137,9 +137,7 @@ def _joined(placed: Sent) -> Sent:
     near = (placed.end[:-1] == placed.start[1:]) & (placed.boot[1:] == placed.boot[:-1]) & (second[1:] == second[:-1])
     first = np.append(0, indices(~near) + 1)
     last = np.append(first[1:], len(placed)) - 1
-    made = Sent(
-        placed.start[first], placed.end[last], np.minimum.reduceat(placed.invoked, first), placed.boot[first]
-    )  # fmt: skip
+    made = Sent(placed.start[first], placed.end[last], np.minimum.reduceat(placed.invoked, first), placed.boot[first])
     both = concat(made, rest)
     return both if len(both) <= KEPT else take(both, np.sort(both.invoked.argsort(kind="stable")[-KEPT:]))
 

@@ -127,9 +127,13 @@ def _bounded(state: State, waiting: Passed) -> Passed:
     first = indices(np.append(True, ~on))
     last = tails(first, len(waiting))
     waiting = Passed(
-        waiting.start[first], waiting.end[last], waiting.since[first], waiting.at[last], waiting.process[first],
+        waiting.start[first],
+        waiting.end[last],
+        waiting.since[first],
+        waiting.at[last],
+        waiting.process[first],
         waiting.boot[first],
-    )  # fmt: skip
+    )
     waiting = take(waiting, waiting.at.argsort(kind="stable"))
     dropped.note(state, WHAT, len(waiting) - UNPROVEN_KEPT)
     return take(waiting, slice(-UNPROVEN_KEPT, None))

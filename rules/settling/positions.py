@@ -74,18 +74,11 @@ def walk(state: State, moves: Moves, advance: Advance | None) -> Walked:
     stepped = (previous >= 0) & (m.first >= 0) & (m.first != previous + 1)
     sure = stepped & previous_known & ((m.known & 1) > 0)
     t = indices(sure)
-    none = np.zeros(len(t), np.int64)
     if advance is None:
-        low, awaits = log_start_at(state.log_start, moves, m.at[t]), none
+        low = log_start_at(state.log_start, moves, m.at[t])
     else:
-        low, awaits = known_from(state, advance, m.at[t], m.boot[t], previous[t]), none + 1
-    # A client that says itself that it stood there has had the partition since then: no rebalance has moved it.
-    held = (m.f[t] == POLL) & (m.before[t] == previous[t] + 1)
-    subscribed = np.where(held & (m.subscribed[t] > 0), HELD_ON, m.subscribed[t])
-    steps = Transitions(
-        m.process[t], subscribed, m.op[t], m.at[t], m.first[t], previous[t], previous_op[t], low, none, awaits,
-        m.boot[t],
-    )  # fmt: skip
+        low = known_from(state, advance, m.at[t], m.boot[t], previous[t])
+    steps = _steps(take(m, t), previous[t], previous_op[t], low, awaits=advance is not None)
     _settle_positions(state, m, head, ok, dropped)
     start = np.where(
         (previous >= 0) & (previous < m.first),
@@ -97,6 +90,18 @@ def walk(state: State, moves: Moves, advance: Advance | None) -> Walked:
     start, end = start[by_assignment], end[by_assignment]
     at, boot = m.at[by_assignment], m.boot[by_assignment]
     return Walked(Passes(at, m.process[by_assignment], m.op[by_assignment], start, end, boot), steps)
+
+
+def _steps(m: Moves, previous: Ints, previous_op: Ints, low: Ints, *, awaits: bool) -> Transitions:
+    """The steps of these moves, none of which is consecutive to where its process stood before; `awaits` what the log's
+    other rows tell of them."""
+    none = np.zeros(len(m), np.int64)
+    # A client that says itself that it stood there has had the partition since then: no rebalance has moved it.
+    held = (m.f == POLL) & (m.before == previous + 1)
+    subscribed = np.where(held & (m.subscribed > 0), HELD_ON, m.subscribed)
+    return Transitions(
+        m.process, subscribed, m.op, m.at, m.first, previous, previous_op, low, none, none + int(awaits), m.boot
+    )
 
 
 def known_from(state: State, advance: Advance, at: Ints, boot: Ints, previous: Ints) -> Ints:

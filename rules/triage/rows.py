@@ -15,10 +15,30 @@ from rules.arrays.intervals import EMPTY, Bools, Ints
 from rules.vocabulary.slices import FUNCTIONS, OUTCOMES
 
 WANTED: Final = (
-    "cluster", "topic_id", "partition", "process", "slice", "f", "type", "invoked", "completed", "sent", "polled",
-    "irregular", "altered", "sources", "log_start", "log_end", "last_stable", "committed", "group", "isolation", "mode",
-    "settings", "marks",
-)  # fmt: skip
+    "cluster",
+    "topic_id",
+    "partition",
+    "process",
+    "slice",
+    "f",
+    "type",
+    "invoked",
+    "completed",
+    "sent",
+    "polled",
+    "irregular",
+    "altered",
+    "sources",
+    "log_start",
+    "log_end",
+    "last_stable",
+    "committed",
+    "group",
+    "isolation",
+    "mode",
+    "settings",
+    "marks",
+)
 """The columns of the log that are read."""
 
 _MIX: Final = np.uint64(0x9E3779B97F4A7C15)
@@ -91,8 +111,14 @@ class Rows:
 
 
 _INTEGERS: Final = (
-    "process", "invoked", "completed", "log_start", "log_end", "last_stable", "committed",
-)  # fmt: skip
+    "process",
+    "invoked",
+    "completed",
+    "log_start",
+    "log_end",
+    "last_stable",
+    "committed",
+)
 _FUNCTIONS: Final = pa.array(FUNCTIONS)
 _OUTCOMES: Final = pa.array(OUTCOMES)
 

@@ -17,10 +17,40 @@ Type = Literal["int", "float", "str", "bool", "list of int", "list of str", "obj
 """As JSON tells them; an object's own fields are listed with it."""
 
 Unit = Literal[
-    "", "offset", "seq", "writer", "process", "operation", "transaction", "partition", "broker", "host", "hash",
-    "epoch", "producer", "producer epoch", "generation", "id", "micros", "time", "s", "min", "ns", "records", "values",
-    "rows", "offsets", "processes", "partitions", "brokers", "runs", "findings", "operations", "facts", "entries",
-]  # fmt: skip
+    "",
+    "offset",
+    "seq",
+    "writer",
+    "process",
+    "operation",
+    "transaction",
+    "partition",
+    "broker",
+    "host",
+    "hash",
+    "epoch",
+    "producer",
+    "producer epoch",
+    "generation",
+    "id",
+    "micros",
+    "time",
+    "s",
+    "min",
+    "ns",
+    "records",
+    "values",
+    "rows",
+    "offsets",
+    "processes",
+    "partitions",
+    "brokers",
+    "runs",
+    "findings",
+    "operations",
+    "facts",
+    "entries",
+]
 """What a number counts or names. `micros`: log time, microseconds since the epoch; `time`: RFC 3339; `ns`: nanoseconds
 of a boot's monotonic clock. "" where it is a word, a sentence, or an object."""
 

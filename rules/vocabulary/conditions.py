@@ -108,7 +108,9 @@ def _closed(*fields: Field, subject: tuple[str, ...] = (), when: str = "") -> Fo
 
 CONDITIONS: Final = (
     Anomaly(
-        "unseen", "condition", "while it lasts",
+        "unseen",
+        "condition",
+        "while it lasts",
         "Acknowledged values have not been polled within the delivery objective, although readers are assigned.",
         "how many, the first of them, the age of the oldest",
         (
@@ -125,21 +127,27 @@ CONDITIONS: Final = (
         ),
     ),
     Anomaly(
-        "suspected", "condition", "while it lasts",
+        "suspected",
+        "condition",
+        "while it lasts",
         "Something is missing, and the evidence is not complete yet.",
         "how many values are missing, and the first of them",
         (_opened(_VALUES, _FIRST),),
         (_closed(_VALUES, _FIRST),),
     ),
     Anomaly(
-        "unverifiable", "condition", "while it lasts",
+        "unverifiable",
+        "condition",
+        "while it lasts",
         "A process's log never completed: what depends on it stays open, and no violation follows.",
         "the processes of whose logs something is missing for good",
         (_opened(*_SILENT),),
         (_closed(*_SILENT),),
     ),
     Anomaly(
-        "window-overflow", "condition", "while it lasts",
+        "window-overflow",
+        "condition",
+        "while it lasts",
         "More waits in a partition than is kept: the oldest part of its open window was settled before its time, or"
         " what waited for a verdict was dropped.",
         "the window's extent, or what was dropped, how many, since when",
@@ -153,13 +161,17 @@ CONDITIONS: Final = (
         ),
     ),
     Anomaly(
-        EVIDENCE_STALLED, "condition", "while it lasts",
+        EVIDENCE_STALLED,
+        "condition",
+        "while it lasts",
         "The probe log has had no row for the liveness objective.",
         "the time of the last row",
         (
             _opened(
                 Field(
-                    "last_row", "str", "time",
+                    "last_row",
+                    "str",
+                    "time",
                     "when the last row came, by the job's clock; of an earlier run its log time; else never",
                 )
             ),
@@ -167,58 +179,82 @@ CONDITIONS: Final = (
         (Form((), ()),),
     ),
     Anomaly(
-        "checks-stalled", "condition", "while it lasts",
+        "checks-stalled",
+        "condition",
+        "while it lasts",
         "The checks have failed, or a batch of them does not end: nothing is checked until they go on.",
         "what ended them",
         (_opened(Field("why", "str", "", "what ended them, in one line")),),
         (_closed(),),
     ),
     Anomaly(
-        "checks-behind", "condition", "while it lasts",
+        "checks-behind",
+        "condition",
+        "while it lasts",
         "Rows of the probe log have waited for the checks longer than `job.behind_limit`: findings come late.",
         "for how long the oldest of them has waited",
         (_opened(Field("behind_s", "float", "s", "for how long the oldest row has waited")),),
         (_closed(),),
     ),
     Anomaly(
-        EVIDENCE_LATE, "condition", "while it lasts",
+        EVIDENCE_LATE,
+        "condition",
+        "while it lasts",
         "What one process did, or all on one host, is not known as far as the rest: what needs it waits.",
         "the process or the host, what holds it (operation, rows, journals, host, clock), since when, how far behind",
         (
             _opened(
-                PROCESS, _HOST, *optional(Field("rows", "int", "rows", "how many of its rows are missing")), *_LATE,
-                subject=('"process"', "process"), when="one process",
+                PROCESS,
+                _HOST,
+                *optional(Field("rows", "int", "rows", "how many of its rows are missing")),
+                *_LATE,
+                subject=('"process"', "process"),
+                when="one process",
             ),
             _opened(*_OF_HOST, *_BEHIND, subject=('"host"', "host"), when="a host"),
             _opened(*_OF_HOST, subject=('"journals"', "host"), when="processes of a host that did not close"),
         ),
         (
             _closed(
-                PROCESS, SINCE, _LATE[2], _PARTITIONS, subject=('"process"', "process"),
+                PROCESS,
+                SINCE,
+                _LATE[2],
+                _PARTITIONS,
+                subject=('"process"', "process"),
                 when="one process",
             ),
             _closed(_HOST, SINCE, _LATE[2], _PARTITIONS, subject=('"host"', "host"), when="a host"),
             _closed(
-                Field("journals", "int", "host", "the host"), SINCE, _LATE[2], _PARTITIONS,
-                subject=('"journals"', "journals"), when="processes of a host that did not close",
+                Field("journals", "int", "host", "the host"),
+                SINCE,
+                _LATE[2],
+                _PARTITIONS,
+                subject=('"journals"', "journals"),
+                when="processes of a host that did not close",
             ),
             _closed(_PARTITIONS, subject=("of whom", "its number"), when="nobody tells of it any more"),
         ),
     ),
     Anomaly(
-        "check-failed", "condition", "while it lasts",
+        "check-failed",
+        "condition",
+        "while it lasts",
         "A rule raised an error: the partition's verdict is unknown.",
         "the error, and what it was raised over",
         (
             _opened(ERROR, Field("slices", "int", "rows", "how many rows there were in the step"), when="a partition"),
             _opened(
-                ERROR, Field("facts", "int", "facts", "how many facts there were in the batch"),
-                subject=('"across partitions"',), when="across partitions",
+                ERROR,
+                Field("facts", "int", "facts", "how many facts there were in the batch"),
+                subject=('"across partitions"',),
+                when="across partitions",
             ),
         ),
     ),
     Anomaly(
-        "cluster-unreachable", "condition", "while it lasts",
+        "cluster-unreachable",
+        "condition",
+        "while it lasts",
         "No request to a broker, or to any, has been answered for the liveness objective: of all, or of one run alone.",
         "the brokers, whether they are all of the cluster, when the last answer came, the error; who is answered",
         (
@@ -233,7 +269,9 @@ CONDITIONS: Final = (
         ),
     ),
     Anomaly(
-        "stuck-consumer", "condition", "while it lasts",
+        "stuck-consumer",
+        "condition",
+        "while it lasts",
         "A reader's position has not moved for the liveness objective while there is more to read, or nobody can tell.",
         "the process, its position, since when, what is known of what it could read",
         (
@@ -250,7 +288,9 @@ CONDITIONS: Final = (
         (_closed(PROCESS, subject=("process",)),),
     ),
     Anomaly(
-        "stuck-producer", "condition", "while it lasts",
+        "stuck-producer",
+        "condition",
+        "while it lasts",
         "No send, or no transaction, of a writer has completed for the liveness objective.",
         "the process, its name, when it had its last answer, since when it tries, when a broker was away meanwhile",
         (
@@ -269,12 +309,15 @@ CONDITIONS: Final = (
         ),
     ),
     Anomaly(
-        "refused-writes", "condition", "while it lasts",
+        "refused-writes",
+        "condition",
+        "while it lasts",
         "All that a writer sent has been refused for the liveness objective.",
         "the process, its name, the error, when it had its last acknowledgement, since when it is refused",
         (
             _opened(
-                *_PRODUCER[:2], ERROR,
+                *_PRODUCER[:2],
+                ERROR,
                 Field("acknowledged", "int", "micros", "when it had its last acknowledgement here, -1 for never"),
                 SINCE,
                 subject=("writer",),
@@ -283,33 +326,41 @@ CONDITIONS: Final = (
         (_closed(_PRODUCER[1], subject=("writer",), when="it was acknowledged, or nobody bears its name any more"),),
     ),
     Anomaly(
-        "refused-reads", "condition", "while it lasts",
+        "refused-reads",
+        "condition",
+        "while it lasts",
         "A reader has not come to read for the liveness objective: its lives end with an error, or it is refused.",
         "the process, its name, the error, since when",
         (
             _opened(
                 PROCESS,
                 Field("reader", "str", "", "the probe's own name, and its run, where it told one, else its process id"),
-                ERROR, SINCE,
+                ERROR,
+                SINCE,
                 subject=("reader",),
             ),
         ),
         (
             _closed(
-                Field("reader", "str", "", "the probe's own name"), subject=("reader",),
+                Field("reader", "str", "", "the probe's own name"),
+                subject=("reader",),
                 when="it has come to read, or nobody bears its name any more",
             ),
         ),
     ),
     Anomaly(
-        "hanging-transaction", "condition", "while it lasts",
+        "hanging-transaction",
+        "condition",
+        "while it lasts",
         "The last stable offset has not moved for longer than the probes' longest transaction timeout and 30 s.",
         "the last stable offset, the log end, since when, whose transaction it may be",
         (_opened(_STABLE, Field("log_end", "int", "offset", "the end of the log"), SINCE, *_WHOSE),),
         (_closed(),),
     ),
     Anomaly(
-        "stale-log-end", "condition", "while it lasts",
+        "stale-log-end",
+        "condition",
+        "while it lasts",
         "The end that a partition's leader lists has stayed below what was known to be there for the liveness "
         "objective.",
         "the end listed, the highest offset known before, for how long",
@@ -317,7 +368,9 @@ CONDITIONS: Final = (
         (_closed(*_LISTED),),
     ),
     Anomaly(
-        "unrecovered-transaction", "condition", "while it lasts",
+        "unrecovered-transaction",
+        "condition",
+        "while it lasts",
         "init_transactions has returned, and a transaction of an earlier life still holds the last stable offset.",
         "the transactional id, both lives, the transaction, the offset held",
         (
@@ -325,35 +378,44 @@ CONDITIONS: Final = (
                 TRANSACTIONAL_ID,
                 Field("earlier", "int", "process", "the earlier life"),
                 Field("later", "int", "process", "the life whose init_transactions returned"),
-                TXN, _STABLE,
+                TXN,
+                _STABLE,
                 subject=("transactional_id",),
             ),
         ),
         (_closed(subject=("transactional_id",)),),
     ),
     Anomaly(
-        "stuck-close", "condition", "while it lasts",
+        "stuck-close",
+        "condition",
+        "while it lasts",
         "Closing a client has not returned for the liveness objective.",
         "the process, since when",
         (_opened(PROCESS, SINCE, subject=("process",)),),
         (_closed(PROCESS, subject=("process",)),),
     ),
     Anomaly(
-        "evidence-gap", "condition", "while it lasts",
+        "evidence-gap",
+        "condition",
+        "while it lasts",
         "The stream fell behind the log's retention, or a file of the log is lost: the checks go on with the rest.",
         "what the stream said",
         (_opened(ERROR),),
         (Form((), ()),),
     ),
     Anomaly(
-        "under-replicated-probe-topic", "condition", "while it lasts",
+        "under-replicated-probe-topic",
+        "condition",
+        "while it lasts",
         "The probe topic has fewer replicas or in-sync replicas than asked, or was created automatically.",
         "what was asked, what is there: all settings that the observer was told",
         (_opened(*_SETTINGS),),
         (_closed(*_SETTINGS),),
     ),
     Anomaly(
-        UNDER_MIN_ISR, "condition", "while it lasts",
+        UNDER_MIN_ISR,
+        "condition",
+        "while it lasts",
         "Fewer replicas of a probe partition are in sync than min.insync.replicas: no write that waits for them is "
         "acknowledged.",
         "who has replicas, who is in sync, how many have to be, since when",
@@ -364,7 +426,9 @@ CONDITIONS: Final = (
         ),
     ),
     Anomaly(
-        THROTTLED, "condition", "while it lasts",
+        THROTTLED,
+        "condition",
+        "while it lasts",
         "Brokers hold back what they answer the probes' clients, by a quota, for seconds each time.",
         "the brokers, for how long they held an answer back at most, since when",
         (_opened(*_HELD_BACK),),
@@ -374,7 +438,9 @@ CONDITIONS: Final = (
         ),
     ),
     Anomaly(
-        OUT_OF_SYNC, "condition", "while it lasts",
+        OUT_OF_SYNC,
+        "condition",
+        "while it lasts",
         "Replicas of probe partitions on a broker have not been in sync for two minutes: it is away, or cannot follow.",
         "the broker, since when, who has replicas and who is in sync",
         (_opened(*_REPLICAS, subject=("broker",)),),
@@ -384,7 +450,9 @@ CONDITIONS: Final = (
         ),
     ),
     Anomaly(
-        "unsafe-config", "condition", "while it lasts",
+        "unsafe-config",
+        "condition",
+        "while it lasts",
         "The cluster's or a client's settings do not give the promised safety.",
         "the settings and their values",
         (
@@ -394,7 +462,8 @@ CONDITIONS: Final = (
                 PROCESS,
                 Field("enable.idempotence", "str", "", "as the writer was started", optional=True),
                 Field("acks", "str", "", "as the writer was started", optional=True),
-                subject=("process",), when="a writer",
+                subject=("process",),
+                when="a writer",
             ),
         ),
         (
@@ -403,4 +472,4 @@ CONDITIONS: Final = (
             _closed(PROCESS, subject=("process",), when="a writer"),
         ),
     ),
-)  # fmt: skip
+)

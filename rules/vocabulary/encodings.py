@@ -9,8 +9,16 @@ if TYPE_CHECKING:
 
 STEPS: Final = "DELTA_BINARY_PACKED"
 BY_STEPS: Final = (
-    "op", "slice", "txn", "invoked", "completed", "mono_invoked", "mono_completed", "end_invoked", "mono_end_invoked",
-)  # fmt: skip
+    "op",
+    "slice",
+    "txn",
+    "invoked",
+    "completed",
+    "mono_invoked",
+    "mono_completed",
+    "end_invoked",
+    "mono_end_invoked",
+)
 """Columns whose values hardly ever come again, so that a dictionary of them is as long as they are: differences of
 neighbours take two thirds. (Of the numbers in lists they take more: what one reader polled the others poll as well.)
 Whoever reads Parquet reads these, Spark too; it would not read BYTE_STREAM_SPLIT, which takes less."""

@@ -17,7 +17,9 @@ _FOREIGN: Final = (
 
 OBSERVATIONS: Final = (
     Anomaly(
-        "foreign-record", "classified", "at once",
+        "foreign-record",
+        "classified",
+        "at once",
         "Well-formed records of a run that this log does not know: two canaries may share a topic. Told once a run.",
         "the run, and the first of its records: offset, hash, who polled it",
         (
@@ -26,14 +28,17 @@ OBSERVATIONS: Final = (
         ),
     ),
     Anomaly(
-        "abort-position", "classified", "at once",
+        "abort-position",
+        "classified",
+        "at once",
         "Where a consumer stands after its transaction was aborted: advance, rewind, rewind-further or other.",
         "the class, the positions before, reached and after",
         (
             Form(
                 ("process", "txn"),
                 (
-                    PROCESS, TXN,
+                    PROCESS,
+                    TXN,
                     Field("class", "str", "", "advance, rewind, rewind-further or other"),
                     Field("before", "int", "offset", "where the transaction began to poll"),
                     Field("reached", "int", "offset", "where its polls had ended"),
@@ -43,19 +48,25 @@ OBSERVATIONS: Final = (
         ),
     ),
     Anomaly(
-        "misleading-fence", "classified", "on settlement",
+        "misleading-fence",
+        "classified",
+        "on settlement",
         "A client heard that it was fenced, and there is no other producer of its transactional id.",
         "the transactional id, the operation, the error",
         (Form(("process", "op"), (TRANSACTIONAL_ID, *OPERATION, ERROR)),),
     ),
     Anomaly(
-        "misleading-error", "classified", "on settlement",
+        "misleading-error",
+        "classified",
+        "on settlement",
         "An error said that a write had failed, and the write is visible.",
         "the operation, and the value that was polled",
         (Form(("process", "op"), (*OPERATION, *VALUE)),),
     ),
     Anomaly(
-        "benign-retention", "classified", "on settlement",
+        "benign-retention",
+        "classified",
+        "on settlement",
         "What was acknowledged fell below the log start before it was needed: retention, and no loss.",
         "the log start, the last acknowledged offset or how many values nobody polled",
         (
@@ -72,7 +83,8 @@ OBSERVATIONS: Final = (
             Form(
                 ("process", "op"),
                 (
-                    *OPERATION, ERROR,
+                    *OPERATION,
+                    ERROR,
                     Field("log_start", "int", "offset", "the log start, as listed next"),
                     Field("acknowledged", "int", "offset", "the last that the process had acknowledged"),
                 ),
@@ -81,13 +93,17 @@ OBSERVATIONS: Final = (
         ),
     ),
     Anomaly(
-        "rebalance", "classified", "on settlement",
+        "rebalance",
+        "classified",
+        "on settlement",
         "A group reader was given this partition, or it was taken away.",
         "the process, the operation",
         (Form(("process", "op"), OPERATION),),
     ),
     Anomaly(
-        "topic-recreated", "classified", "at once",
+        "topic-recreated",
+        "classified",
+        "at once",
         "The topic has a new id: it was deleted and created again, and is a new log.",
         "both topic ids",
         (
@@ -98,7 +114,9 @@ OBSERVATIONS: Final = (
         ),
     ),
     Anomaly(
-        "G1b", "classified", "on settlement",
+        "G1b",
+        "classified",
+        "on settlement",
         "An operation polled some of a transaction's values in a partition: legal where its poll ended in between.",
         "the transaction, the operation, the value that divides what was seen from what was not",
         (
@@ -108,4 +126,4 @@ OBSERVATIONS: Final = (
             ),
         ),
     ),
-)  # fmt: skip
+)

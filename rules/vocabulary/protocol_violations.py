@@ -33,9 +33,13 @@ _CYCLE: Final = (
             Field("length", "int", "operations", "how many operations the cycle has"),
             Field("left_out", "int", "operations", "how many of them, between both ends of the list, are not listed"),
             Field(
-                "operations", "list of object", "", "the operations of the cycle, in its order",
+                "operations",
+                "list of object",
+                "",
+                "the operations of the cycle, in its order",
                 fields=(
-                    PROCESS, OP,
+                    PROCESS,
+                    OP,
                     Field("f", "str", "", "send, poll or txn"),
                     Field("type", "str", "", "ok, fail or info"),
                     Field("invoked", "str", "time", "when it was invoked"),
@@ -43,12 +47,16 @@ _CYCLE: Final = (
                 ),
             ),
             Field(
-                "steps", "list of object", "", "why each comes before the next",
+                "steps",
+                "list of object",
+                "",
+                "why each comes before the next",
                 fields=(
                     Field("kind", "str", "", "wr, ww, process or realtime"),
                     *optional(
                         Field("partition", "int", "partition", "where the value stands"),
-                        WRITER, SEQ,
+                        WRITER,
+                        SEQ,
                         Field("topic", "str", "", "where the value stands, if the cycle spans topics"),
                         OFFSET,
                         Field("next", "object", "", "of ww, the value written over it", fields=(WRITER, SEQ, OFFSET)),
@@ -59,11 +67,13 @@ _CYCLE: Final = (
             Field("picture", "str", "", "the file that shows the cycle", optional=True),
         ),
     ),
-)  # fmt: skip
+)
 
 PROTOCOL_VIOLATIONS: Final = (
     Anomaly(
-        "torn-transaction", "violation", "on resolution",
+        "torn-transaction",
+        "violation",
+        "on resolution",
         "Of one transaction, a read_committed reader polled a value, and another is absent where a reader passed it.",
         "the transaction and its outcome, the value seen, the value absent, with their partitions and offsets",
         (
@@ -80,7 +90,9 @@ PROTOCOL_VIOLATIONS: Final = (
         ),
     ),
     Anomaly(
-        "zombie-write", "violation", "on settlement",
+        "zombie-write",
+        "violation",
+        "on settlement",
         "A value is visible whose transaction was committed after a later life of its id had begun, or never.",
         "the transaction, the transactional id, the value; of a later life, which and how long before",
         (
@@ -88,7 +100,11 @@ PROTOCOL_VIOLATIONS: Final = (
             Form(
                 ("process", "op"),
                 (
-                    PROCESS, OP, TXN, TRANSACTIONAL_ID, *VALUE,
+                    PROCESS,
+                    OP,
+                    TXN,
+                    TRANSACTIONAL_ID,
+                    *VALUE,
                     Field("later_process", "int", "process", "the later life of the transactional id"),
                     Field("late_by_s", "float", "s", "from that one's begin to the invocation of the commit"),
                 ),
@@ -97,7 +113,9 @@ PROTOCOL_VIOLATIONS: Final = (
         ),
     ),
     Anomaly(
-        "replaced-cluster", "violation", "at once",
+        "replaced-cluster",
+        "violation",
+        "at once",
         "Another cluster answers at the probes' addresses: what was acknowledged in the one before is not there.",
         "both ids",
         (
@@ -108,14 +126,19 @@ PROTOCOL_VIOLATIONS: Final = (
         ),
     ),
     Anomaly(
-        "unfenced-zombie", "violation", "at once",
+        "unfenced-zombie",
+        "violation",
+        "at once",
         "A broker granted a request of a producer's life, a group member's, or a member's generation, that was over.",
         "the request, for whom, and how long it had been over",
         (
             Form(
                 ("process", "op"),
                 (
-                    PROCESS, OP, _REQUEST, TRANSACTIONAL_ID,
+                    PROCESS,
+                    OP,
+                    _REQUEST,
+                    TRANSACTIONAL_ID,
                     Field("producer_id", "int", "producer", "the producer that asked"),
                     Field("epoch", "int", "producer epoch", "its epoch"),
                     Field("latest_producer_id", "int", "producer", "the producer that the broker had named since"),
@@ -127,7 +150,10 @@ PROTOCOL_VIOLATIONS: Final = (
             Form(
                 ("process", "op"),
                 (
-                    PROCESS, OP, _REQUEST, GROUP,
+                    PROCESS,
+                    OP,
+                    _REQUEST,
+                    GROUP,
                     Field("member", "str", "", "the member that asked"),
                     Field("generation", "int", "generation", "the generation that it had been a member of"),
                     _OVER,
@@ -137,7 +163,10 @@ PROTOCOL_VIOLATIONS: Final = (
             Form(
                 ("process", "op"),
                 (
-                    PROCESS, OP, _REQUEST, GROUP,
+                    PROCESS,
+                    OP,
+                    _REQUEST,
+                    GROUP,
                     Field("member", "str", "", "the member that asked, and lived"),
                     Field("generation", "int", "generation", "the generation of its group as of which it asked"),
                     Field("latest_generation", "int", "generation", "the one that it had been given since"),
@@ -148,7 +177,9 @@ PROTOCOL_VIOLATIONS: Final = (
         ),
     ),
     Anomaly(
-        "offset-regression", "violation", "on settlement",
+        "offset-regression",
+        "violation",
+        "on settlement",
         "A group's committed offset went down, and no commit of the lower offset was ever invoked.",
         "the group, both offsets, and who was told the lower one",
         (
@@ -164,7 +195,9 @@ PROTOCOL_VIOLATIONS: Final = (
         ),
     ),
     Anomaly(
-        "lost-commit", "violation", "on settlement",
+        "lost-commit",
+        "violation",
+        "on settlement",
         "A group's committed offset is told lower than one that was acknowledged before, or as none, and no commit "
         "explains it. All that had been acknowledged when the group was asked for that offset is one loss.",
         "the group, the offset acknowledged and to whom, the offset told and to whom, how long after",
@@ -184,7 +217,9 @@ PROTOCOL_VIOLATIONS: Final = (
         ),
     ),
     Anomaly(
-        "foreign-commit", "violation", "on settlement",
+        "foreign-commit",
+        "violation",
+        "on settlement",
         "A group's committed offset is told as one that no commit and no transaction of the group ever asked for.",
         "the group, the offset told and to whom, what had been told or committed before",
         (
@@ -200,7 +235,9 @@ PROTOCOL_VIOLATIONS: Final = (
         ),
     ),
     Anomaly(
-        "log-truncation", "violation", "on settlement",
+        "log-truncation",
+        "violation",
+        "on settlement",
         "The log's end was listed at or below an offset that had been acknowledged or polled before, and a later write "
         "was given an offset between the two.",
         "the end listed, the offset known before, the offset given again",
@@ -217,14 +254,17 @@ PROTOCOL_VIOLATIONS: Final = (
         ),
     ),
     Anomaly(
-        "sequence-loss", "violation", "on settlement",
+        "sequence-loss",
+        "violation",
+        "on settlement",
         "The client reports a broken sequence, and the log still reaches back to its last acknowledged offset.",
         "the error, the log start, the last acknowledged offset",
         (
             Form(
                 ("process", "op"),
                 (
-                    *OPERATION, ERROR,
+                    *OPERATION,
+                    ERROR,
                     Field("log_start", "int", "offset", "the log start, as listed next"),
                     Field("acknowledged", "int", "offset", "the last that the process had acknowledged"),
                 ),
@@ -232,7 +272,9 @@ PROTOCOL_VIOLATIONS: Final = (
         ),
     ),
     Anomaly(
-        "eos-violation", "violation", "on resolution",
+        "eos-violation",
+        "violation",
+        "on resolution",
         "An input is reflected twice in a transform's committed output, or not at all while a later one is.",
         "the input's value and offset, the group, the operation that repeats it or the later input",
         (
@@ -260,7 +302,9 @@ PROTOCOL_VIOLATIONS: Final = (
         ),
     ),
     Anomaly(
-        "nonlinearizable-register", "violation", "on settlement",
+        "nonlinearizable-register",
+        "violation",
+        "on settlement",
         "The reads and conditional writes of a register have no single order that fits their times and write ids.",
         "the register, the operations that contradict each other",
         (
@@ -270,7 +314,10 @@ PROTOCOL_VIOLATIONS: Final = (
                     Field("register", "int", "", "the register's number"),
                     Field("reason", "str", "", "what they contradict"),
                     Field(
-                        "operations", "list of object", "", "the one that showed it, and those it contradicts",
+                        "operations",
+                        "list of object",
+                        "",
+                        "the one that showed it, and those it contradicts",
                         fields=REGISTER_OPERATION,
                     ),
                 ),
@@ -279,7 +326,10 @@ PROTOCOL_VIOLATIONS: Final = (
     ),
     *(
         Anomaly(
-            name, "violation", "on resolution", meaning,
+            name,
+            "violation",
+            "on resolution",
+            meaning,
             "the shortest cycle: who wrote what, who read it, why this order is forced",
             _CYCLE,
         )
@@ -295,4 +345,4 @@ PROTOCOL_VIOLATIONS: Final = (
             ("G1c-realtime", "A cycle of write-read (and write-write) edges and the order of operations in real time."),
         )
     ),
-)  # fmt: skip
+)

@@ -19,8 +19,11 @@ Int32 = Annotated[int, pa.int32()]
 """A number that a table keeps in 32 bits."""
 
 _PLAIN: Final[Mapping[type, pa.DataType]] = {
-    int: pa.int64(), str: pa.string(), bool: pa.bool_(), datetime: pa.timestamp("us", tz="UTC"),
-}  # fmt: skip
+    int: pa.int64(),
+    str: pa.string(),
+    bool: pa.bool_(),
+    datetime: pa.timestamp("us", tz="UTC"),
+}
 
 
 def columns(row: type) -> list[pa.Field]:

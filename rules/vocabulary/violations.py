@@ -33,9 +33,12 @@ _STEP: Final = (
     Field("offset", "int", "offset", "where this one goes on"),
 )
 _SKIPPED: Final = Field(
-    "skipped", "list of object", "", "the first of the values between",
+    "skipped",
+    "list of object",
+    "",
+    "the first of the values between",
     fields=(OFFSET, WRITER, SEQ),
-)  # fmt: skip
+)
 _BETWEEN: Final = (Form(("process", "op"), _STEP),)
 _INSIDE: Final = (Form(("process", "op", "offset"), _STEP),)
 _MANY: Final = (
@@ -50,13 +53,17 @@ _HASH: Final = Field("hash", "int", "hash", "of the record's bytes; of an intact
 _KNOWN: Final = Field("known", "int", "offset", "the highest offset that was known before")
 VIOLATIONS: Final = (
     Anomaly(
-        "duplicate", "violation", "at once",
+        "duplicate",
+        "violation",
+        "at once",
         "One value stands at two or more offsets of a partition.",
         "the value, and its offsets; one alone where the others are below the settled frontier",
         (Form(("writer", "seq"), (*VALUE, Field("offsets", "list of int", "offset", "where it stands"))),),
     ),
     Anomaly(
-        "inconsistent-offsets", "violation", "at once",
+        "inconsistent-offsets",
+        "violation",
+        "at once",
         "One offset has two or more values, in any polls or acknowledgements, at any time.",
         "the offset and the values",
         (
@@ -67,7 +74,9 @@ VIOLATIONS: Final = (
         ),
     ),
     Anomaly(
-        "G1a", "violation", "at once",
+        "G1a",
+        "violation",
+        "at once",
         "An ok poll at read_committed returned a value whose write certainly failed or whose transaction aborted.",
         "the value, its offset, the reader, the failed operation, what is known of its transaction",
         (
@@ -88,13 +97,17 @@ VIOLATIONS: Final = (
         ),
     ),
     Anomaly(
-        "precommitted-read", "violation", "at once",
+        "precommitted-read",
+        "violation",
+        "at once",
         "An operation polled a value that it sends itself.",
         "the value, its offset, the operation",
         (Form(("writer", "seq", "process", "op"), (*VALUE, OFFSET, *OPERATION)),),
     ),
     Anomaly(
-        "lost-write", "violation", "on settlement",
+        "lost-write",
+        "violation",
+        "on settlement",
         "A visible write lies below what readers have polled, and no ok operation polled it.",
         "the value, its acknowledged offset, how far the readers had read, what is known of its transaction",
         (
@@ -122,49 +135,65 @@ VIOLATIONS: Final = (
         ),
     ),
     Anomaly(
-        "poll-skip", "violation", "on settlement",
+        "poll-skip",
+        "violation",
+        "on settlement",
         "A process's next poll of a partition begins more than one index after where its last one ended.",
         "the process, both offsets, the values between",
         (Form(("process", "op"), (*_STEP, _SKIPPED)),),
     ),
     Anomaly(
-        "nonmonotonic-poll", "violation", "on settlement",
+        "nonmonotonic-poll",
+        "violation",
+        "on settlement",
         "A process's next poll of a partition begins at the same or a lower index than its last one ended.",
         "the process, both offsets",
         _BETWEEN,
     ),
     Anomaly(
-        "int-poll-skip", "violation", "on settlement",
+        "int-poll-skip",
+        "violation",
+        "on settlement",
         "Inside one operation, two consecutive polled values of a partition are more than one index apart.",
         "the process, the operation, both offsets, the values between",
         (Form(("process", "op", "offset"), (*_STEP, _SKIPPED)),),
     ),
     Anomaly(
-        "int-nonmonotonic-poll", "violation", "on settlement",
+        "int-nonmonotonic-poll",
+        "violation",
+        "on settlement",
         "Inside one operation, the index of the next polled value is the same or lower.",
         "the process, the operation, both offsets",
         _INSIDE,
     ),
     Anomaly(
-        "int-send-skip", "violation", "on settlement",
+        "int-send-skip",
+        "violation",
+        "on settlement",
         "Inside one operation, two consecutive sends to a partition are more than one index apart.",
         "the process, the operation, both offsets",
         _INSIDE,
     ),
     Anomaly(
-        "int-nonmonotonic-send", "violation", "on settlement",
+        "int-nonmonotonic-send",
+        "violation",
+        "on settlement",
         "Inside one operation, the next send's index is the same or lower.",
         "the process, the operation, both offsets",
         _INSIDE,
     ),
     Anomaly(
-        "nonmonotonic-send", "violation", "on settlement",
+        "nonmonotonic-send",
+        "violation",
+        "on settlement",
         "A process's next operation that sends to a partition has an index at or before its last.",
         "the process, both operations and offsets",
         _BETWEEN,
     ),
     Anomaly(
-        "relocated-write", "violation", "at once",
+        "relocated-write",
+        "violation",
+        "at once",
         "A value was polled in a topic or partition other than the one it was sent to.",
         "the value, where it was meant to be, where it was; of a flood, how many, from where to where, some examples",
         (
@@ -172,7 +201,11 @@ VIOLATIONS: Final = (
                 ("writer", "topic", "partition", "seq", "offset"),
                 (
                     Field("offset", "int", "offset", "where it was polled here"),
-                    _HASH, PROCESS, OP, WRITER, SEQ,
+                    _HASH,
+                    PROCESS,
+                    OP,
+                    WRITER,
+                    SEQ,
                     Field("topic", "str", "", "the topic that it was meant for"),
                     Field("partition", "int", "partition", "the partition that it was meant for"),
                 ),
@@ -182,7 +215,9 @@ VIOLATIONS: Final = (
         ),
     ),
     Anomaly(
-        "corrupted-record", "violation", "at once",
+        "corrupted-record",
+        "violation",
+        "at once",
         "The checksum or the form of a record's tag is broken.",
         "the offset and the hash of the bytes; of a flood, how many, from where to where, some examples",
         (
@@ -191,7 +226,9 @@ VIOLATIONS: Final = (
         ),
     ),
     Anomaly(
-        "altered-record", "violation", "at once",
+        "altered-record",
+        "violation",
+        "at once",
         "A polled record's key, headers, timestamp or type of timestamp are not those that were sent, and its topic is"
         " not set to put the broker's time there (LogAppendTime).",
         "the value, its offset, how many records alike follow it, what differs, what was sent and what was told, the"
@@ -200,11 +237,14 @@ VIOLATIONS: Final = (
             Form(
                 ("writer", "seq", "what"),
                 (
-                    WRITER, SEQ, OFFSET,
+                    WRITER,
+                    SEQ,
+                    OFFSET,
                     Field("what", "str", "", "what differs: key, headers, timestamp, timestamp-type, with commas"),
                     Field("sent", "str", "", "what was sent"),
                     Field("told", "str", "", "what was told instead"),
-                    PROCESS, OP,
+                    PROCESS,
+                    OP,
                     Field("leader_epoch", "int", "epoch", "of the leader that gave it", optional=True),
                     Field("records", "int", "records", "how many in a row differ like it"),
                 ),
@@ -212,7 +252,9 @@ VIOLATIONS: Final = (
         ),
     ),
     Anomaly(
-        "spurious-zero-offset", "violation", "at once",
+        "spurious-zero-offset",
+        "violation",
+        "at once",
         "An acknowledgement, position, committed offset, listed end or poll is 0 while a higher offset was known"
         " before.",
         "the operation and the offset known before it",
@@ -228,19 +270,25 @@ VIOLATIONS: Final = (
         ),
     ),
     Anomaly(
-        "vanished-record", "violation", "on resolution",
+        "vanished-record",
+        "violation",
+        "on resolution",
         "A value that was polled at an offset is missing from a later read that passed that offset.",
         "the offset, the value, who polled it, who passed it, how long after",
         (Form(("offset", "writer", "seq"), READINGS),),
     ),
     Anomaly(
-        "late-record", "violation", "on resolution",
+        "late-record",
+        "violation",
+        "on resolution",
         "A value appears at an offset that an earlier read had passed as a hole.",
         "the offset, the value, who passed it, who polled it, how long after",
         (Form(("offset", "writer", "seq"), READINGS),),
     ),
     Anomaly(
-        "phantom-read", "violation", "on settlement",
+        "phantom-read",
+        "violation",
+        "on settlement",
         "A polled value was never sent, and the log of whoever could have sent it is there.",
         "the value, its offset, who polled it, the highest sequence number that its writer sent",
         (
@@ -261,4 +309,4 @@ VIOLATIONS: Final = (
             ),
         ),
     ),
-)  # fmt: skip
+)

@@ -147,8 +147,19 @@ class CycleJob:
         # The findings of a window were written, and the job ended before it said that the window was done.
         end = int(pc.max(recorded["batch"]).as_py())
         start, self._through = end - round(self._config.window * SECOND), end
-        return [self._tell(Searched(start=start, end=end, findings=recorded, replayed=True, operations=0, seconds=0.0,
-                                    counted=self._clock()))]  # fmt: skip
+        return [
+            self._tell(
+                Searched(
+                    start=start,
+                    end=end,
+                    findings=recorded,
+                    replayed=True,
+                    operations=0,
+                    seconds=0.0,
+                    counted=self._clock(),
+                )
+            )
+        ]
 
     def _next(self) -> Searched | None:
         """Search the next window; None where the log is not complete beyond the last one."""
@@ -193,11 +204,22 @@ class CycleJob:
         self._findings.write(recorded, mode="append", app_id=f"{_APP}:findings", batch=end)
         self._known.update(fresh)
         searched = self._tell(
-            Searched(start=start, end=end, findings=recorded, replayed=False, operations=found.operations,
-                     seconds=seconds, counted=self._clock())
-        )  # fmt: skip
-        self._progress.write(self._state(found, start, end, len(fresh), seconds, now), mode="overwrite",
-                             app_id=f"{_APP}:cycle_search", batch=end)  # fmt: skip
+            Searched(
+                start=start,
+                end=end,
+                findings=recorded,
+                replayed=False,
+                operations=found.operations,
+                seconds=seconds,
+                counted=self._clock(),
+            )
+        )
+        self._progress.write(
+            self._state(found, start, end, len(fresh), seconds, now),
+            mode="overwrite",
+            app_id=f"{_APP}:cycle_search",
+            batch=end,
+        )
         self._through = end
         return searched
 
@@ -220,15 +242,25 @@ class CycleJob:
     def _rows(self, fresh: list[Finding], end: int, now: datetime) -> pa.Table:
         shown = [replace(one, evidence={**one.evidence, "picture": f"cycles/{one.id}.svg"}) for one in fresh]
         judged = findings_table([(one, severity(one.anomaly, one.context)) for one in shown])
-        own = {"batch": pa.repeat(pa.scalar(end, pa.int64()), len(fresh)),
-               "recorded": pa.repeat(pa.scalar(now, FINDINGS.field("recorded").type), len(fresh))}  # fmt: skip
-        return pa.table([judged[f.name] if f.name in FINDING_SCHEMA.names else own[f.name] for f in FINDINGS],
-                        schema=FINDINGS)  # fmt: skip
+        own = {
+            "batch": pa.repeat(pa.scalar(end, pa.int64()), len(fresh)),
+            "recorded": pa.repeat(pa.scalar(now, FINDINGS.field("recorded").type), len(fresh)),
+        }
+        return pa.table(
+            [judged[f.name] if f.name in FINDING_SCHEMA.names else own[f.name] for f in FINDINGS], schema=FINDINGS
+        )
 
     def _state(self, found: Found, start: int, end: int, new: int, seconds: float, now: datetime) -> pa.Table:
         row = {
-            "through": from_micros(end), "window_start": from_micros(max(start, 0)), "operations": found.operations,
-            "dependencies": found.dependencies, "suspects": found.suspects, "cycles": new, "engine": self._engine,
-            "write_write": self._config.ww, "search_seconds": seconds, "searched": now,
-        }  # fmt: skip
+            "through": from_micros(end),
+            "window_start": from_micros(max(start, 0)),
+            "operations": found.operations,
+            "dependencies": found.dependencies,
+            "suspects": found.suspects,
+            "cycles": new,
+            "engine": self._engine,
+            "write_write": self._config.ww,
+            "search_seconds": seconds,
+            "searched": now,
+        }
         return pa.Table.from_pylist([row], schema=CYCLE_SEARCH)

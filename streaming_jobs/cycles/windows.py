@@ -100,8 +100,9 @@ def complete_through(rows: pa.Table, newest: int) -> int | None:
     listed = pc.list_flatten(marks)
     if not len(listed):
         return None
-    vouched = dict(zip(*_latest(integers(_column(listed, "process")), integers(_column(listed, "through"))),
-                       strict=True))  # fmt: skip
+    vouched = dict(
+        zip(*_latest(integers(_column(listed, "process")), integers(_column(listed, "through"))), strict=True)
+    )
     kind = rows["f"]
     own = rows.filter(pc.not_equal(kind, "mark"))
     process, begun = integers(own["process"]), integers(own["invoked"])

@@ -37,9 +37,13 @@ class Arrivals:
     From any thread."""
 
     def __init__(
-        self, history: TableLocation, newest: NewestVersion, clock: Callable[[], datetime],
-        *, monotonic: Callable[[], float] = time.monotonic,
-    ) -> None:  # fmt: skip
+        self,
+        history: TableLocation,
+        newest: NewestVersion,
+        clock: Callable[[], datetime],
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._log = history / "_delta_log"
         self._newest, self._clock, self._monotonic = newest, clock, monotonic
         self._lock = threading.Lock()

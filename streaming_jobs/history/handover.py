@@ -34,10 +34,15 @@ from streaming_jobs.location import TableLocation, TableUrl, numbers
 
 STATE_SCHEMA: Final = pa.schema(
     [
-        ("cluster", pa.string()), ("topic_id", pa.string()), ("partition", pa.int32()), ("name", pa.string()),
-        ("value", pa.binary()), ("failed", pa.string()), ("behind", pa.int64()),
+        ("cluster", pa.string()),
+        ("topic_id", pa.string()),
+        ("partition", pa.int32()),
+        ("name", pa.string()),
+        ("value", pa.binary()),
+        ("failed", pa.string()),
+        ("behind", pa.int64()),
     ]
-)  # fmt: skip
+)
 """`operator.STATE_DDL` in Arrow's terms."""
 
 

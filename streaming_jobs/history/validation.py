@@ -45,8 +45,15 @@ _NAMES: Final = {
     "txn_intent": ("commit", "abort"),
 }
 _OFFSETS: Final = (
-    "position_before", "position_after", "log_start", "log_end", "last_stable", "committed", "reached", "offset",
-)  # fmt: skip
+    "position_before",
+    "position_after",
+    "log_start",
+    "log_end",
+    "last_stable",
+    "committed",
+    "reached",
+    "offset",
+)
 _COUNTERS: Final = ("op", "slice", "seq", "index", "slices")
 _IDS: Final = ("partition", "process", "txn", "writer", "epoch", "mono_invoked", "mono_completed", "mono_end_invoked")
 _TIMES: Final = ("invoked", "completed", "end_invoked", "through", "ended")

@@ -36,11 +36,23 @@ from streaming_jobs.verdicts.kept import Chunks, Kept
 _TEXT, _BYTES, _COUNT = pa.string(), pa.binary(), pa.int64()
 OUTPUT_SCHEMA: Final = pa.schema(
     {
-        "cluster": _TEXT, "topic_id": _TEXT, "partition": pa.int32(), "findings": _BYTES, "facts": _BYTES,
-        "rechecks": _TEXT, "summary": _TEXT, "rejected": _BYTES, "slices": _COUNT, "sent": _COUNT, "polled": _COUNT,
-        "state_bytes": _COUNT, "chunks_written": _COUNT, "check_us": _COUNT, "state_us": _COUNT,
+        "cluster": _TEXT,
+        "topic_id": _TEXT,
+        "partition": pa.int32(),
+        "findings": _BYTES,
+        "facts": _BYTES,
+        "rechecks": _TEXT,
+        "summary": _TEXT,
+        "rejected": _BYTES,
+        "slices": _COUNT,
+        "sent": _COUNT,
+        "polled": _COUNT,
+        "state_bytes": _COUNT,
+        "chunks_written": _COUNT,
+        "check_us": _COUNT,
+        "state_us": _COUNT,
     }
-)  # fmt: skip
+)
 """One row per partition and batch. `findings`, `facts` (for stage 2) and `rejected` are Arrow streams, absent where
 there are none, and so is `rechecks`, a JSON list of [start, end) offsets that two readers saw differently. `summary` is
 the JSON object of the partition's row for `partition_state`, times in microseconds. `state_bytes` counts what changed
@@ -99,9 +111,7 @@ class Checks:
         self.objectives = objectives
         self.check = check
 
-    def verdict(
-        self, place: Place, slices: pa.Table, kept: Kept, chunks: Chunks, *, held: int = 0
-    ) -> dict[str, Any]:  # fmt: skip
+    def verdict(self, place: Place, slices: pa.Table, kept: Kept, chunks: Chunks, *, held: int = 0) -> dict[str, Any]:
         """The row of `OUTPUT_SCHEMA` for one batch's slices of this partition. Changes `kept` and `chunks`. `held`: as
         `rules.step.prepare` has it."""
         row = no_verdict(place)
@@ -191,9 +201,19 @@ def _unknown(topic: str, kept: Kept) -> str:
 
 
 _NOTHING: Final[dict[str, Any]] = {
-    "findings": None, "facts": None, "rechecks": None, "summary": None, "rejected": None, "slices": 0, "sent": 0,
-    "polled": 0, "state_bytes": 0, "chunks_written": 0, "check_us": 0, "state_us": 0,
-}  # fmt: skip
+    "findings": None,
+    "facts": None,
+    "rechecks": None,
+    "summary": None,
+    "rejected": None,
+    "slices": 0,
+    "sent": 0,
+    "polled": 0,
+    "state_bytes": 0,
+    "chunks_written": 0,
+    "check_us": 0,
+    "state_us": 0,
+}
 
 
 def no_verdict(place: Place) -> dict[str, Any]:

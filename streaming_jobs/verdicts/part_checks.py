@@ -42,9 +42,7 @@ class _Chunks:
 class PartChecks:
     """The checks of a part's partitions, with the state that the store keeps of them."""
 
-    def __init__(
-        self, objectives: Objectives, check: Check, kept: ValueState | Any, chunks: MapState | Any
-    ) -> None:  # fmt: skip
+    def __init__(self, objectives: Objectives, check: Check, kept: ValueState | Any, chunks: MapState | Any) -> None:
         self.checks, self.kept, self.chunks = Checks(objectives, check), kept, chunks
 
     def begin_with(self, state: pd.DataFrame) -> None:

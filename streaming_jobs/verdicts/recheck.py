@@ -170,9 +170,7 @@ def shares(waiting: Iterable[tuple[OffsetRange, int]]) -> list[list[Part]]:
     return [sorted(parts, key=lambda part: (part.start, part.end)) for parts in by_place.values()]
 
 
-def explained(
-    replay: Replay, share: Sequence[Part], *, finished: bool = False
-) -> dict[Part, list[Finding] | None]:  # fmt: skip
+def explained(replay: Replay, share: Sequence[Part], *, finished: bool = False) -> dict[Part, list[Finding] | None]:
     """What the rows of the log say of these ranges of one partition: see `rules.audit.explain.explain`."""
     place = share[0].of.place
     rows = _rows_of(replay, place, [(part.start, part.end) for part in share])

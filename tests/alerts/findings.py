@@ -19,9 +19,18 @@ def finding(anomaly: str = "duplicate", subject: int = 1, *, event: Event = "rai
     """A finding that could be decided `ago` seconds before noon."""
     spoken = micros(NOON - timedelta(seconds=ago))
     return Finding(
-        anomaly=anomaly, cluster="c", topic_id="t-id", topic="t", partition=3, subject=(subject,), event=event,
-        message="a sentence", evidence={"offsets": [4, 9]}, at=spoken, decidable=spoken,
-    )  # fmt: skip
+        anomaly=anomaly,
+        cluster="c",
+        topic_id="t-id",
+        topic="t",
+        partition=3,
+        subject=(subject,),
+        event=event,
+        message="a sentence",
+        evidence={"offsets": [4, 9]},
+        at=spoken,
+        decidable=spoken,
+    )
 
 
 def event(found: Finding, severity: Severity = "critical", *, grace: float = 0.0, **changed: Any) -> FindingEvent:

@@ -15,12 +15,27 @@ def incident(id_: str = "00000000000000ab", *, ended: float | None = None, **cha
     """An incident that began at noon and was over `ended` seconds later."""
     over = None if ended is None else NOON + ended * S
     given: dict[str, Any] = {
-        "id": id_, "occurrence": f"{id_}@1", "anomaly": "lost-write", "kind": "violation", "severity": "critical",
-        "cluster": "c", "topic": "orders", "message": "a record is lost", "evidence": {"writer": 2**60, "offset": 5},
-        "since": NOON, "last": NOON, "until": over, "told": NOON + S, "ended": over, "subjects": ("orders/3",),
-        "places": 1, "findings": 1, "standing": 0, "folded": {},
+        "id": id_,
+        "occurrence": f"{id_}@1",
+        "anomaly": "lost-write",
+        "kind": "violation",
+        "severity": "critical",
+        "cluster": "c",
+        "topic": "orders",
+        "message": "a record is lost",
+        "evidence": {"writer": 2**60, "offset": 5},
+        "since": NOON,
+        "last": NOON,
+        "until": over,
+        "told": NOON + S,
+        "ended": over,
+        "subjects": ("orders/3",),
+        "places": 1,
+        "findings": 1,
+        "standing": 0,
+        "folded": {},
         "topics": frozenset({"orders"}),
-    }  # fmt: skip
+    }
     return Incident(**(given | changed))
 
 

@@ -121,11 +121,15 @@ def alertmanager(folder: Path, config: str, port: int | None = None) -> Iterator
     with (folder / "log.txt").open("ab") as log:
         running = subprocess.Popen(
             [
-                binary, f"--config.file={folder / 'alertmanager.yml'}", f"--storage.path={folder / 'data'}",
-                f"--web.listen-address={url.removeprefix('http://')}", "--cluster.listen-address=",
+                binary,
+                f"--config.file={folder / 'alertmanager.yml'}",
+                f"--storage.path={folder / 'data'}",
+                f"--web.listen-address={url.removeprefix('http://')}",
+                "--cluster.listen-address=",
             ],
-            stdout=log, stderr=log,
-        )  # fmt: skip
+            stdout=log,
+            stderr=log,
+        )
     try:
         eventually(lambda: get(f"{url}/-/ready") is not None, "Alertmanager: " + (folder / "log.txt").read_text())
         yield url
@@ -160,12 +164,15 @@ def prometheus(
     with (folder / "log.txt").open("ab") as log:
         running = subprocess.Popen(
             [
-                binary, *features,
-                f"--config.file={folder / 'prometheus.yml'}", f"--storage.tsdb.path={folder / 'data'}",
+                binary,
+                *features,
+                f"--config.file={folder / 'prometheus.yml'}",
+                f"--storage.tsdb.path={folder / 'data'}",
                 f"--web.listen-address={url.removeprefix('http://')}",
             ],
-            stdout=log, stderr=log,
-        )  # fmt: skip
+            stdout=log,
+            stderr=log,
+        )
     try:
         eventually(lambda: get(f"{url}/-/ready") is not None, "Prometheus: " + (folder / "log.txt").read_text())
         yield url

@@ -76,8 +76,11 @@ def test_what_was_told_long_before_the_cut_was_is_said_to_be_a_part_of_it(hook: 
     went_back = told("nonmonotonic-poll", 1, at=6.0, counted=7.0)
     heard = hook.hear([went_back, cut(9, at=6.0, counted=20.0)], until=1_000)
     assert [(at, state, told.split()[0]) for at, state, told in heard] == [
-        (18, "open", "nonmonotonic-poll"), (20, "open", CUT), (20, "over", "nonmonotonic-poll"), (920, "over", CUT),
-    ]  # fmt: skip
+        (18, "open", "nonmonotonic-poll"),
+        (20, "open", CUT),
+        (20, "over", "nonmonotonic-poll"),
+        (920, "over", CUT),
+    ]
     part = hook.told[2][1]["incident"]
     assert part["became"] == {"anomaly": CUT, "id": cut(9, at=6.0).id}
     (one,) = [one for one in standing(went_back, cut(9, at=6.0, counted=20.0), kept=None) if one.anomaly == CUT]
@@ -102,18 +105,21 @@ def test_a_cut_that_is_found_ten_seconds_after_its_signs_is_one_page(hook: Hook)
     assert [(at, state, said.split()[0]) for at, state, said in heard] == [(17, "open", CUT)]
 
 
-@pytest.mark.parametrize(("one", "why"), [
-    (told("lost-write", 1, at=20, partition=4), "a loss in a log that was not cut"),
-    (told("vanished-record", 1, at=20, topic="registers"), "a loss in another topic"),
-    (told("lost-write", 1, at=20, cluster="d"), "another cluster"),
-    (told("nonmonotonic-poll", 1, at=6 + AFTER.total_seconds() + 1, partition=4), "long after, elsewhere"),
-    (told("nonmonotonic-poll", 1, at=6 - BEFORE.total_seconds() - 1, counted=20), "long before"),
-    (told("nonlinearizable-register", 1, at=20, topic="registers"), "a register in a log that was not cut"),
-    (told("stale-log-end", 1, at=6 + AFTER.total_seconds() + 1, event_="opened", topic="registers"), "long after"),
-    (told("duplicate", 1, at=7), "what no cut explains"),
-    (told("G1a", 1, at=7), "what no cut explains"),
-    (told("stuck-consumer", 1, at=7, event_="opened"), "a condition ends for itself"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("one", "why"),
+    [
+        (told("lost-write", 1, at=20, partition=4), "a loss in a log that was not cut"),
+        (told("vanished-record", 1, at=20, topic="registers"), "a loss in another topic"),
+        (told("lost-write", 1, at=20, cluster="d"), "another cluster"),
+        (told("nonmonotonic-poll", 1, at=6 + AFTER.total_seconds() + 1, partition=4), "long after, elsewhere"),
+        (told("nonmonotonic-poll", 1, at=6 - BEFORE.total_seconds() - 1, counted=20), "long before"),
+        (told("nonlinearizable-register", 1, at=20, topic="registers"), "a register in a log that was not cut"),
+        (told("stale-log-end", 1, at=6 + AFTER.total_seconds() + 1, event_="opened", topic="registers"), "long after"),
+        (told("duplicate", 1, at=7), "what no cut explains"),
+        (told("G1a", 1, at=7), "what no cut explains"),
+        (told("stuck-consumer", 1, at=7, event_="opened"), "a condition ends for itself"),
+    ],
+)
 def test_what_does_not_follow_from_a_cut_is_an_incident_of_its_own(one: FindingEvent, why: str) -> None:
     told_last = standing(cut(9, at=6.0), one, now=100)
     assert sorted(each.anomaly for each in told_last) == sorted([CUT, one.anomaly]), why
@@ -186,15 +192,18 @@ def test_a_log_that_grows_through_its_old_range_for_hours_does_not_keep_the_cut_
     assert incidents.of(growth[-1].id) == incidents.of(long_cut(at=6.0).id) is not None
 
 
-@pytest.mark.parametrize(("one", "why"), [
-    (grown_over(901, at=2_000), "beyond what the log had held"),
-    (grown_over(99, at=2_000), "below the cut"),
-    (grown_over(500, at=2_000, values=3), "one more than what was lost and what is there"),
-    (grown_over(500, at=2_000, partition=4), "another log"),
-    (grown_over(500, at=2_000, more=401), "some of them beyond"),
-    (told("inconsistent-offsets", 500, at=2_000), "nobody knows where"),
-    (told("duplicate", 500, at=2_000, evidence=grown_over(500, at=0).evidence), "another anomaly"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("one", "why"),
+    [
+        (grown_over(901, at=2_000), "beyond what the log had held"),
+        (grown_over(99, at=2_000), "below the cut"),
+        (grown_over(500, at=2_000, values=3), "one more than what was lost and what is there"),
+        (grown_over(500, at=2_000, partition=4), "another log"),
+        (grown_over(500, at=2_000, more=401), "some of them beyond"),
+        (told("inconsistent-offsets", 500, at=2_000), "nobody knows where"),
+        (told("duplicate", 500, at=2_000, evidence=grown_over(500, at=0).evidence), "another anomaly"),
+    ],
+)
 def test_what_a_cut_does_not_say_is_an_incident_after_it(one: FindingEvent, why: str) -> None:
     assert [each.anomaly for each in standing(long_cut(at=6.0), one, now=2_100)] == [CUT, one.anomaly], why
 
@@ -239,13 +248,16 @@ def test_that_a_reader_went_back_over_a_cut_pages_nobody_when_a_rebuild_finds_it
         assert [each.anomaly for each in standing(long_cut(at=6.0), other)] == [CUT, other.anomaly]
 
 
-@pytest.mark.parametrize(("one", "why"), [
-    (compared("vanished-record", 300, at=1_000, apart=600, counted=2_000), "it was polled after the cut"),
-    (compared("late-record", 300, at=1_000, apart=600, counted=2_000), "it was passed after the cut"),
-    (compared("vanished-record", 901, at=190, apart=310, counted=2_000), "beyond what the log had held"),
-    (compared("vanished-record", 300, at=-60, apart=10, counted=2_000), "both before the cut"),
-    (told("vanished-record", (300, 1, 5), at=190, counted=2_000, evidence={"offset": 300}), "nobody knows when"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("one", "why"),
+    [
+        (compared("vanished-record", 300, at=1_000, apart=600, counted=2_000), "it was polled after the cut"),
+        (compared("late-record", 300, at=1_000, apart=600, counted=2_000), "it was passed after the cut"),
+        (compared("vanished-record", 901, at=190, apart=310, counted=2_000), "beyond what the log had held"),
+        (compared("vanished-record", 300, at=-60, apart=10, counted=2_000), "both before the cut"),
+        (told("vanished-record", (300, 1, 5), at=190, counted=2_000, evidence={"offset": 300}), "nobody knows when"),
+    ],
+)
 def test_readings_that_a_cut_does_not_explain_are_an_incident(one: FindingEvent, why: str) -> None:
     found = standing(long_cut(at=6.0), told("lost-write", 1, at=25), one, now=2_100)
     assert sorted(each.anomaly for each in found) == sorted([CUT, one.anomaly]), why
@@ -278,9 +290,16 @@ def whole_until(then: float, **when: Any) -> FindingEvent:
     return told(CUT, 9, evidence={"log_end": 9, "known": 9, "written_again": 9, "known_since": known_since}, **when)
 
 
-@pytest.mark.parametrize(("found_at", "known_until", "folded"), [
-    (5.0, 50.0, False), (5.0, 16.0, False), (5.0, 14.0, True), (5.0, -500.0, True), (-20.0, -500.0, False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("found_at", "known_until", "folded"),
+    [
+        (5.0, 50.0, False),
+        (5.0, 16.0, False),
+        (5.0, 14.0, True),
+        (5.0, -500.0, True),
+        (-20.0, -500.0, False),
+    ],
+)
 @pytest.mark.parametrize("before", [True, False])
 def test_what_was_found_elsewhere_while_the_log_was_whole_is_no_part_of_its_cut(
     found_at: float, known_until: float, folded: bool, before: bool
@@ -374,6 +393,8 @@ def test_what_nobody_could_read_of_a_log_that_was_cut_is_part_of_that(hook: Hook
     ]
     heard = hook.hear(events, until=620)
     assert [(state, said) for _, state, said in heard] == [
-        ("open", "log-truncation in orders/3 (critical)"), ("open", "unseen in other/3 (critical)"),
-        ("open", "unseen in third/2 (critical)"), ("open", "unseen in orders/3 (critical)"),
-    ]  # fmt: skip
+        ("open", "log-truncation in orders/3 (critical)"),
+        ("open", "unseen in other/3 (critical)"),
+        ("open", "unseen in third/2 (critical)"),
+        ("open", "unseen in orders/3 (critical)"),
+    ]

@@ -105,9 +105,11 @@ def test_the_line_is_one_json_object_with_stable_fields() -> None:
 
 def test_what_is_only_counted_is_written_where_it_is_asked_for() -> None:
     told = [
-        event(finding()), event(finding("rebalance"), "info"), event(finding(subject=2), "allowed"),
+        event(finding()),
+        event(finding("rebalance"), "info"),
+        event(finding(subject=2), "allowed"),
         event(finding("unsafe-config", event="opened"), "warning"),
-    ]  # fmt: skip
+    ]
     for counted, written in ((False, [0, 3]), (True, [0, 1, 2, 3])):
         stream = io.StringIO()
         LogChannel(stream, counted=counted).deliver(told)

@@ -52,6 +52,9 @@ def test_ids_that_other_programs_would_round_are_strings() -> None:
         "s": 1.5,
     }
     assert exact(evidence) == {
-        "process": "9007199254740993", "offset": 2**53, "values": [{"writer": "-1152921504606846976", "seq": 3}],
-        "held": True, "s": 1.5,
-    }  # fmt: skip
+        "process": "9007199254740993",
+        "offset": 2**53,
+        "values": [{"writer": "-1152921504606846976", "seq": 3}],
+        "held": True,
+        "s": 1.5,
+    }

@@ -22,18 +22,37 @@ AWAY = identity("cluster-unreachable", "c", "", -1, ())
 
 
 def told(
-    anomaly: str, subject: Any = 1, *, at: float = 0.0, event_: str = "raised", counted: float | None = None,
-    topic: str = "orders", partition: int = 3, evidence: Mapping[str, Any] | None = None, context: Any = None,
-    implied_by: str | None = None, cluster: str = "c",
-) -> FindingEvent:  # fmt: skip
+    anomaly: str,
+    subject: Any = 1,
+    *,
+    at: float = 0.0,
+    event_: str = "raised",
+    counted: float | None = None,
+    topic: str = "orders",
+    partition: int = 3,
+    evidence: Mapping[str, Any] | None = None,
+    context: Any = None,
+    implied_by: str | None = None,
+    cluster: str = "c",
+) -> FindingEvent:
     """An event that the rules spoke `at` seconds after noon, counted a second later unless told otherwise."""
     spoken = micros(NOON + timedelta(seconds=at))
     subjects = subject if isinstance(subject, tuple) else (subject,)
     found = Finding(
-        anomaly=anomaly, cluster=cluster, topic_id=topic and f"{topic}-id", topic=topic, partition=partition,
-        subject=subjects, event=event_, message=f"{anomaly} of {subject}", evidence=evidence or {},  # type: ignore[arg-type]
-        context=context or {}, at=spoken, decidable=spoken, implied_by=implied_by,
-    )  # fmt: skip
+        anomaly=anomaly,
+        cluster=cluster,
+        topic_id=topic and f"{topic}-id",
+        topic=topic,
+        partition=partition,
+        subject=subjects,
+        event=event_,  # type: ignore[arg-type]
+        message=f"{anomaly} of {subject}",
+        evidence=evidence or {},
+        context=context or {},
+        at=spoken,
+        decidable=spoken,
+        implied_by=implied_by,
+    )
     when = NOON + timedelta(seconds=at + 1 if counted is None else counted)
     return event(found, severity(anomaly, found.context), counted=when)
 
@@ -67,13 +86,30 @@ def test_an_exposed_abort_is_one_incident_however_many_its_records() -> None:
     torn = told("torn-transaction", 5, at=30, partition=-1, evidence={"txn": 5})
     (one,) = standing(first, *more, torn)
     assert one == Incident(
-        id=first.id, occurrence=f"{first.id}@1728043200000",
-        anomaly="G1a", kind="violation", severity="critical", cluster="c", topic="orders",
-        message="G1a of (7, 0)", evidence=first.evidence, since=NOON, last=NOON + 30 * S, until=None,
-        told=NOON + 1 * S, ended=None, subjects=("orders/3", "orders/4"), places=2, findings=201, standing=0,
-        folded={"torn-transaction": 1}, topics=frozenset({"orders"}), due=NOON + 1 * S, began=NOON,
+        id=first.id,
+        occurrence=f"{first.id}@1728043200000",
+        anomaly="G1a",
+        kind="violation",
+        severity="critical",
+        cluster="c",
+        topic="orders",
+        message="G1a of (7, 0)",
+        evidence=first.evidence,
+        since=NOON,
+        last=NOON + 30 * S,
+        until=None,
+        told=NOON + 1 * S,
+        ended=None,
+        subjects=("orders/3", "orders/4"),
+        places=2,
+        findings=201,
+        standing=0,
+        folded={"torn-transaction": 1},
+        topics=frozenset({"orders"}),
+        due=NOON + 1 * S,
+        began=NOON,
         latest="in orders/4: G1a of (7, 199)",
-    )  # fmt: skip
+    )
     assert summary(one) == "G1a in orders, 2 places (orders/3, orders/4) (critical)"
     assert explanation(one) == (
         "G1a of (7, 0). 201 findings so far in 2 places. The last, in orders/4: G1a of (7, 199). With it came"
@@ -196,8 +232,10 @@ def test_each_setting_that_is_unsafe_is_an_incident_whatever_topics_and_writers_
     elections = [unsafe((), at, topic=topic) for at, topic in ((0, "orders"), (1, "payments"))]
     compacted = [unsafe(("cleanup.policy",), 60, topic=topic) for topic in ("orders", "payments")]
     assert [(one.findings, one.message) for one in standing(*elections, *acks, *compacted)] == [
-        (2, "unsafe-config of ()"), (2, "unsafe-config of 7"), (2, "unsafe-config of ('cleanup.policy',)"),
-    ]  # fmt: skip
+        (2, "unsafe-config of ()"),
+        (2, "unsafe-config of 7"),
+        (2, "unsafe-config of ('cleanup.policy',)"),
+    ]
 
 
 def test_violations_are_over_when_none_came_for_a_while() -> None:
@@ -232,15 +270,20 @@ def refused(name: str, subject: int, error: str, *, at: float, **more: Any) -> F
 
 def test_a_right_that_was_taken_away_is_one_incident_whoever_is_refused() -> None:
     topic, group = "TOPIC_AUTHORIZATION_FAILED", "GROUP_AUTHORIZATION_FAILED"
-    who = [("stuck-consumer", 1, 0, 3), ("refused-writes", 2, 5, 3), ("refused-reads", 3, 6, 3),
-           ("refused-reads", 4, 18, 1)]  # fmt: skip
+    who = [
+        ("stuck-consumer", 1, 0, 3),
+        ("refused-writes", 2, 5, 3),
+        ("refused-reads", 3, 6, 3),
+        ("refused-reads", 4, 18, 1),
+    ]
     one = [refused(name, subject, topic, at=at, partition=p) for name, subject, at, p in who]
     (found,) = standing(*one)
     assert (found.anomaly, found.folded) == ("stuck-consumer", {"refused-writes": 1, "refused-reads": 2})
     others = [
-        refused("refused-reads", 5, group, at=20), refused("refused-reads", 3, topic, at=21, cluster="other"),
+        refused("refused-reads", 5, group, at=20),
+        refused("refused-reads", 3, topic, at=21, cluster="other"),
         refused("refused-writes", 6, "MSG_SIZE_TOO_LARGE", at=22),
-    ]  # fmt: skip
+    ]
     assert len(standing(*one, *others)) == 4
     ends = [refused(name, subject, topic, at=at + 40, partition=p, event_="closed") for name, subject, at, p in who]
     assert [found.standing for found in standing(*one, *ends[:3])] == [1]
@@ -269,9 +312,10 @@ def test_a_condition_that_comes_back_soon_is_the_same_incident() -> None:
     again = AGAIN.total_seconds()
     for pause, incidents in ((again, 1), (again + 1, 2)):
         spells = [
-            told("unseen", (), at=0, event_="opened"), told("unseen", (), at=20, event_="closed"),
+            told("unseen", (), at=0, event_="opened"),
+            told("unseen", (), at=20, event_="closed"),
             told("unseen", (), at=20 + pause, event_="opened"),
-        ]  # fmt: skip
+        ]
         found = standing(*spells)
         assert len(found) == incidents
         assert len({one.occurrence for one in found}) == incidents, "told apart, although the finding is the same"
@@ -308,13 +352,18 @@ def test_what_is_about_no_partition_is_named_by_whom_it_is_about() -> None:
 
 def test_clusters_are_called_by_their_names_wherever_they_have_one() -> None:
     called = {"c": "orders-eu", "EmAwCgU0": "billing", "d": ""}
-    log = replace(told("evidence-stalled", (), topic="", partition=-1, event_="opened", cluster="EmAwCgU0"),
-                  message="The probe log of EmAwCgU0 has had no row for 30 s.")  # fmt: skip
+    log = replace(
+        told("evidence-stalled", (), topic="", partition=-1, event_="opened", cluster="EmAwCgU0"),
+        message="The probe log of EmAwCgU0 has had no row for 30 s.",
+    )
     found = standing(
-        told("lost-write"), told("G1a", 2, partition=1, evidence={"offset": 9}),
+        told("lost-write"),
+        told("G1a", 2, partition=1, evidence={"offset": 9}),
         *(told("unseen", p, topic="bills", partition=p, event_="opened") for p in (0, 1)),
-        told("lost-write", 3, cluster="d"), log, names=called.__getitem__,
-    )  # fmt: skip
+        told("lost-write", 3, cluster="d"),
+        log,
+        names=called.__getitem__,
+    )
     assert {(one.cluster, one.cluster_name, where(one)) for one in found} == {
         ("c", "orders-eu", "orders/3 of orders-eu"),
         ("c", "orders-eu", "orders/1 of orders-eu"),
@@ -383,8 +432,9 @@ def test_where_the_cluster_is_silent_as_well_what_waits_is_in_one_of_the_two() -
     for events in ([few, away("opened", at=30), stuck], [away("opened", at=30), few, stuck]):
         found = standing(*events)
         assert {one.anomaly: one.folded for one in found} == {
-            "under-min-isr": {}, "cluster-unreachable": {"stuck-consumer": 1},
-        }  # fmt: skip
+            "under-min-isr": {},
+            "cluster-unreachable": {"stuck-consumer": 1},
+        }
 
 
 def test_what_outlasts_its_cause_stands_for_itself() -> None:
@@ -402,9 +452,11 @@ def test_a_whole_outage_in_one_batch_is_over_at_its_end() -> None:
     """As after a catch-up, or of a kept log; the last event of a condition may name no cause any more."""
     stuck = told("stuck-producer", 1, at=2, event_="opened", implied_by=AWAY)
     events = [
-        stuck, away("opened", at=3), away("closed", at=60),
+        stuck,
+        away("opened", at=3),
+        away("closed", at=60),
         replace(stuck, event="closed", implied_by=None, at=NOON + 70 * S),
-    ]  # fmt: skip
+    ]
     incidents = Incidents()
     incidents.take(replace(one, counted=NOON + 100 * S) for one in events)
     (one,) = incidents.at(NOON + 100 * S)
@@ -420,9 +472,14 @@ def test_a_cause_that_never_comes_is_not_waited_for() -> None:
     assert standing(lonely, ended, now=100) == [], "it has ended before"
 
 
-@pytest.mark.parametrize(("sign", "loss"), [
-    ("poll-skip", "lost-write"), ("inconsistent-offsets", "lost-write"), ("int-poll-skip", "vanished-record"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("sign", "loss"),
+    [
+        ("poll-skip", "lost-write"),
+        ("inconsistent-offsets", "lost-write"),
+        ("int-poll-skip", "vanished-record"),
+    ],
+)
 def test_a_loss_is_told_also_where_a_sign_of_it_was_told_before(sign: str, loss: str) -> None:
     """People are told of an incident when it begins, and not of what joins it."""
     evidence = {"writer": 7, "seq": 1, "offset": 44}
@@ -431,8 +488,9 @@ def test_a_loss_is_told_also_where_a_sign_of_it_was_told_before(sign: str, loss:
     (before,), after = standing(seen, now=4), standing(seen, lost, elsewhere, now=6)
     assert summary(before) == f"{sign} in orders/3 (critical)"
     assert [summary(one) for one in after] == [
-        summary(before), f"{loss} in orders, 2 places (orders/3, orders/4) (critical)"
-    ]  # fmt: skip
+        summary(before),
+        f"{loss} in orders, 2 places (orders/3, orders/4) (critical)",
+    ]
     assert not any(one.folded for one in after)
 
 
@@ -463,11 +521,13 @@ def test_what_is_classified_or_allowed_is_counted() -> None:
 
 def test_one_batch_or_many_give_the_same_incidents() -> None:
     events = [
-        told("stuck-consumer", 0, at=0, event_="opened", implied_by=AWAY, counted=5), replace(away("opened", at=1)),
+        told("stuck-consumer", 0, at=0, event_="opened", implied_by=AWAY, counted=5),
+        replace(away("opened", at=1)),
         *(told("G1a", n, at=n / 10, evidence={"txn": n % 3}, counted=5) for n in range(9)),
         told("torn-transaction", 2, at=0.5, topic="payments", evidence={"txn": 2}, counted=5),
-        told("unseen", (), at=-9, event_="opened", counted=5), told("unseen", (), at=3, event_="closed", counted=5),
-    ]  # fmt: skip
+        told("unseen", (), at=-9, event_="opened", counted=5),
+        told("unseen", (), at=3, event_="closed", counted=5),
+    ]
     events = [replace(one, counted=NOON + 5 * S) for one in events]
     at_once = Incidents()
     at_once.take(reversed(events))
@@ -476,8 +536,10 @@ def test_one_batch_or_many_give_the_same_incidents() -> None:
         in_order.take([one])
     assert at_once.at(NOON + 9 * S) == in_order.at(NOON + 9 * S)
     assert {(one.anomaly, one.open) for one in in_order.at(NOON + 9 * S)} == {
-        ("cluster-unreachable", True), ("G1a", True), ("unseen", False),
-    }  # fmt: skip
+        ("cluster-unreachable", True),
+        ("G1a", True),
+        ("unseen", False),
+    }
 
 
 def test_a_flood_counts_what_it_did_not_tell_one_by_one() -> None:
@@ -495,10 +557,16 @@ def test_what_ended_long_ago_is_forgotten_unless_all_is_asked_for() -> None:
 @pytest.mark.parametrize(
     ("seconds", "said"),
     [
-        (0.2, "less than a second"), (1, "1 s"), (59.6, "1 min"), (62, "1 min 2 s"), (3_600, "1 h"),
-        (7_384, "2 h 3 min"), (90_000, "1 d 1 h"), (86_460, "1 d"),
+        (0.2, "less than a second"),
+        (1, "1 s"),
+        (59.6, "1 min"),
+        (62, "1 min 2 s"),
+        (3_600, "1 h"),
+        (7_384, "2 h 3 min"),
+        (90_000, "1 d 1 h"),
+        (86_460, "1 d"),
     ],
-)  # fmt: skip
+)
 def test_spans(seconds: float, said: str) -> None:
     assert span(seconds) == said
 

@@ -25,16 +25,27 @@ from rules.vocabulary.policy import severity as severity_of
 from tests.alerts.findings import NOON, event, finding
 
 SUMMARY: dict[str, Any] = {
-    "cluster": "c", "topic_id": "t-id", "topic": "t", "partition": 3, "now": NOON, "log_start": 5, "log_end": 110,
+    "cluster": "c",
+    "topic_id": "t-id",
+    "topic": "t",
+    "partition": 3,
+    "now": NOON,
+    "log_start": 5,
+    "log_end": 110,
     "checked_through": NOON - timedelta(seconds=2.5),
-    "last_stable": 100, "frontier": 90, "unseen": 2, "window_runs": 7, "processes": 4, "state_bytes": 512,
+    "last_stable": 100,
+    "frontier": 90,
+    "unseen": 2,
+    "window_runs": 7,
+    "processes": 4,
+    "state_bytes": 512,
     "readers": [
         {"process": 1, "position": 70, "mode": "assign"},
         {"process": 2, "position": 95, "mode": "assign"},
         {"process": 3, "position": 104, "mode": "subscribe"},
         {"process": 4, "position": None, "mode": "subscribe"},
     ],
-}  # fmt: skip
+}
 
 
 class Scraped:
@@ -229,10 +240,17 @@ def check_partitions_and_lags(metrics: Metrics, served: Exposition) -> None:
     scraped = Scraped(served.url)
     place = {"cluster": "c", "topic": "t", "partition": "3"}
     expected = {
-        "log_start_offset": 5, "log_end_offset": 110, "last_stable_offset": 100, "settled_frontier_offset": 90,
-        "unseen_records": 2, "window_runs": 7, "processes": 4, "state_bytes": 512, "log_time_seconds": NOON.timestamp(),
+        "log_start_offset": 5,
+        "log_end_offset": 110,
+        "last_stable_offset": 100,
+        "settled_frontier_offset": 90,
+        "unseen_records": 2,
+        "window_runs": 7,
+        "processes": 4,
+        "state_bytes": 512,
+        "log_time_seconds": NOON.timestamp(),
         "checked_behind_seconds": 2.5,
-    }  # fmt: skip
+    }
     essential = Metrics(build={})
     essential.partitions([SUMMARY])
     names = {
@@ -291,9 +309,30 @@ def test_names_help_and_labels(metrics: Metrics, served: Exposition) -> None:
     metrics.deliver([event(finding(name, event="opened"), grace=1.0) for name in CATALOGUE])
     metrics.partitions([SUMMARY])
     metrics.channel_failed("webhook")
-    units = ("seconds", "records", "offset", "bytes", "total", "info", "runs", "open", "processes", "created",
-             "per_second", "findings", "batches", "slices_checked", "slices_rejected", "records_checked", "failures",
-             "build", "cluster", "commits", "threads", "files")  # fmt: skip
+    units = (
+        "seconds",
+        "records",
+        "offset",
+        "bytes",
+        "total",
+        "info",
+        "runs",
+        "open",
+        "processes",
+        "created",
+        "per_second",
+        "findings",
+        "batches",
+        "slices_checked",
+        "slices_rejected",
+        "records_checked",
+        "failures",
+        "build",
+        "cluster",
+        "commits",
+        "threads",
+        "files",
+    )
     for family in Scraped(served.url).families:
         assert family.name.startswith("offsetwatch_"), family.name
         assert family.name.endswith(units), f"{family.name} names no unit"

@@ -45,19 +45,44 @@ def test_what_is_marked_as_essential_is_what_partitions_have_by_default() -> Non
 
 
 KMINION = (
-    "messages_produced_in_flight", "messages_produced_total", "messages_produced_failed_total",
-    "messages_received_total", "messages_lost_total", "offset_commits_total", "offset_commits_failed_total",
-    "produce_latency_seconds", "roundtrip_latency_seconds", "offset_commit_latency_seconds", "messages_acked_total",
-    "commits_total", "commit_latency_seconds",
-)  # fmt: skip
+    "messages_produced_in_flight",
+    "messages_produced_total",
+    "messages_produced_failed_total",
+    "messages_received_total",
+    "messages_lost_total",
+    "offset_commits_total",
+    "offset_commits_failed_total",
+    "produce_latency_seconds",
+    "roundtrip_latency_seconds",
+    "offset_commit_latency_seconds",
+    "messages_acked_total",
+    "commits_total",
+    "commit_latency_seconds",
+)
 XINFRA = (
-    "records-produced-total", "records-produced-rate-partition-N", "produce-error-total", "produce-delay-ms-avg",
-    "produce-delay-ms-max", "produce-availability-avg", "records-consumed-total", "bytes-consumed-rate",
-    "consume-error-total", "consume-availability-avg", "records-duplicated-total", "records-lost-total",
-    "records-delayed-total", "records-delay-ms-avg", "commit-offset-latency-ms-avg", "offsets-committed-total",
-    "failed-commit-offsets-total", "offset-commit-service-success-total", "offset-commit-service-failure-total",
-    "offset-commit-availability-avg", "topic-creation-metadata-propagation-ms-avg", "topic-partitions-count",
-)  # fmt: skip
+    "records-produced-total",
+    "records-produced-rate-partition-N",
+    "produce-error-total",
+    "produce-delay-ms-avg",
+    "produce-delay-ms-max",
+    "produce-availability-avg",
+    "records-consumed-total",
+    "bytes-consumed-rate",
+    "consume-error-total",
+    "consume-availability-avg",
+    "records-duplicated-total",
+    "records-lost-total",
+    "records-delayed-total",
+    "records-delay-ms-avg",
+    "commit-offset-latency-ms-avg",
+    "offsets-committed-total",
+    "failed-commit-offsets-total",
+    "offset-commit-service-success-total",
+    "offset-commit-service-failure-total",
+    "offset-commit-availability-avg",
+    "topic-creation-metadata-propagation-ms-avg",
+    "topic-partitions-count",
+)
 
 
 @pytest.mark.parametrize("metric", [*KMINION, *XINFRA])

@@ -66,9 +66,14 @@ def test_an_incident_of_many_records_is_one_page_and_its_end_resolves_it(
             (alert,) = page["alerts"]
             assert (page["status"], alert["status"]) == ("firing", "firing")
             assert alert["labels"] == {
-                "alertname": "G1a", "cluster": "c", "topic": "t", "severity": "critical", "kind": "violation",
-                "source": "offsetwatch", "incident": alert["labels"]["incident"],
-            }  # fmt: skip
+                "alertname": "G1a",
+                "cluster": "c",
+                "topic": "t",
+                "severity": "critical",
+                "kind": "violation",
+                "source": "offsetwatch",
+                "incident": alert["labels"]["incident"],
+            }
             assert alert["annotations"]["runbook"] == "docs/runbook.md#g1a"
             assert "7 places" in alert["annotations"]["summary"]
             pages = eventually(lambda: len(pager.bodies) > 1 and pager.bodies, "resolution")

@@ -65,8 +65,13 @@ def test_an_alert_says_everything_that_wakes_and_helps() -> None:
         [
             {
                 "labels": {
-                    "alertname": "lost-write", "severity": "critical", "kind": "violation", "cluster": "c",
-                    "topic": "orders", "incident": "00000000000000ab", "source": "offsetwatch",
+                    "alertname": "lost-write",
+                    "severity": "critical",
+                    "kind": "violation",
+                    "cluster": "c",
+                    "topic": "orders",
+                    "incident": "00000000000000ab",
+                    "source": "offsetwatch",
                 },
                 "annotations": {
                     "summary": "lost-write in orders, 2 places (orders/3, orders/4) (critical)",
@@ -81,7 +86,7 @@ def test_an_alert_says_everything_that_wakes_and_helps() -> None:
                 "generatorURL": "https://p/incidents/00000000000000ab",
             }
         ]
-    ]  # fmt: skip
+    ]
 
 
 def test_an_open_incident_is_sent_again_and_its_end_at_once() -> None:
@@ -103,9 +108,7 @@ def test_an_end_under_a_silence_is_sent_again_until_alertmanager_may_tell_it() -
     receiver = alertmanager(posted, resend=60)
     receiver.tell([condition()], memory, NOON + 1 * S)
     until = NOON + 2 * RESOLVED_FOR
-    under = Silence(
-        id="5", cluster="c", topic="", since=NOON + 10 * S, until=until, because="at work", by="ops"
-    )  # fmt: skip
+    under = Silence(id="5", cluster="c", topic="", since=NOON + 10 * S, until=until, because="at work", by="ops")
     over = condition(ended=20, silence=under)
     for minute in range(1, 60):
         receiver.tell([over], memory, NOON + 60 * minute * S)
@@ -219,16 +222,33 @@ def test_a_webhook_is_told_of_each_state_once_and_signed(monkeypatch: pytest.Mon
     assert [body["state"] for body in posted.bodies] == ["open", "over"]
     assert [body["id"] for body in posted.bodies] == ["00000000000000ab@1:open", "00000000000000ab@1:over"]
     assert posted.bodies[0] == {
-        "version": 1, "id": "00000000000000ab@1:open", "state": "open",
+        "version": 1,
+        "id": "00000000000000ab@1:open",
+        "state": "open",
         "incident": {
-            "id": "00000000000000ab", "anomaly": "lost-write", "kind": "violation", "severity": "critical",
-            "cluster": "c", "cluster_name": None, "topic": "orders", "since": "2024-10-04T12:00:00.000Z", "until": None,
-            "spells": 1, "first_since": "2024-10-04T12:00:00.000Z", "over_before_s": None, "became": None,
-            "subjects": ["orders/3"], "places": 1, "findings": 1, "folded": {},
-            "summary": "lost-write in orders/3 (critical)", "description": "A record is lost.",
-            "evidence": {"writer": str(2**60), "offset": 5}, "runbook": "docs/runbook.md#lost-write",
+            "id": "00000000000000ab",
+            "anomaly": "lost-write",
+            "kind": "violation",
+            "severity": "critical",
+            "cluster": "c",
+            "cluster_name": None,
+            "topic": "orders",
+            "since": "2024-10-04T12:00:00.000Z",
+            "until": None,
+            "spells": 1,
+            "first_since": "2024-10-04T12:00:00.000Z",
+            "over_before_s": None,
+            "became": None,
+            "subjects": ["orders/3"],
+            "places": 1,
+            "findings": 1,
+            "folded": {},
+            "summary": "lost-write in orders/3 (critical)",
+            "description": "A record is lost.",
+            "evidence": {"writer": str(2**60), "offset": 5},
+            "runbook": "docs/runbook.md#lost-write",
         },
-    }  # fmt: skip
+    }
     _, body, headers = posted.raw[0]
     assert verified("s3cret", headers, body, NOON)
     assert not verified("another", headers, body, NOON)
@@ -247,8 +267,12 @@ def test_a_restart_tells_nothing_twice_and_leaves_nothing_out(tmp_path: Path) ->
     webhook(posted).tell([incident(), missed, incident("ef")], Memory(file, after), after)
     webhook(posted).tell([incident(ended=700), missed, incident("ef")], Memory(file, after), NOON + 701 * S)
     assert [body["id"] for body in posted.bodies] == [
-        "00000000000000ab@1:open", "ef@1:open", "cd@1:open", "cd@1:over", "00000000000000ab@1:over",
-    ]  # fmt: skip
+        "00000000000000ab@1:open",
+        "ef@1:open",
+        "cd@1:open",
+        "cd@1:over",
+        "00000000000000ab@1:over",
+    ]
     assert Memory(file, after).began == NOON
 
 
@@ -297,9 +321,14 @@ def test_a_condition_that_comes_and_goes_is_told_when_it_stays_away() -> None:
     receiver = webhook(posted)
     settled = 10 + SETTLED.total_seconds()
     for one, at in (
-        (condition(), 0), (condition(ended=10), 12), (condition(), 20), (condition(ended=10), settled - 1),
-        (condition(ended=10), settled), (condition(), 100), (condition(), 101),
-    ):  # fmt: skip
+        (condition(), 0),
+        (condition(ended=10), 12),
+        (condition(), 20),
+        (condition(ended=10), settled - 1),
+        (condition(ended=10), settled),
+        (condition(), 100),
+        (condition(), 101),
+    ):
         receiver.tell([one], memory, NOON + at * S)
     assert [body["state"] for body in posted.bodies] == ["open", "over", "open"]
 
@@ -338,10 +367,16 @@ def test_chat_is_short_and_a_failure_is_tried_again() -> None:
         chat.tell([incident()], memory, NOON)
     chat.tell([incident(), incident("w", severity="warning")], memory, NOON)
     chat.tell([incident(ended=60)], memory, NOON + 61 * S)
-    assert sent[0] == sent[1] == (
-        "json://localhost", "lost-write in orders/3 (critical)",
-        "A record is lost.\noffsetwatch explain 00000000000000ab\nhttps://docs/run#lost-write", "failure",
-    )  # fmt: skip
+    assert (
+        sent[0]
+        == sent[1]
+        == (
+            "json://localhost",
+            "lost-write in orders/3 (critical)",
+            "A record is lost.\noffsetwatch explain 00000000000000ab\nhttps://docs/run#lost-write",
+            "failure",
+        )
+    )
     assert (sent[2][1], sent[2][3]) == ("Over: lost-write in orders/3 (critical)", "success")
 
 
@@ -434,9 +469,13 @@ def test_who_may_tell_nothing_neither_tells_nor_forgets() -> None:
     memory.note("a", ToldTimes(open=NOON))
     select: list[Any] = [None]
     courier = Courier(
-        recorder, lambda now: [incident("b")], memory, clock=Clock(), failed=lambda n: None,
+        recorder,
+        lambda now: [incident("b")],
+        memory,
+        clock=Clock(),
+        failed=lambda n: None,
         select=lambda incidents: select[0],
-    )  # fmt: skip
+    )
     assert courier.attempt() == TICK and recorder.told == [] and memory.of("a").last == "open"
     select[0] = []
     courier.attempt()

@@ -30,9 +30,14 @@ HOUR = timedelta(hours=1)
 def silence(topic: str = "", *, cluster: str = "c", since: float = 0, until: float = 600) -> Silence:
     """A silence from and to so many seconds after noon."""
     return Silence(
-        id="ab12cd", cluster=cluster, topic=topic, since=NOON + since * S, until=NOON + until * S,
-        because="new disks", by="ops",
-    )  # fmt: skip
+        id="ab12cd",
+        cluster=cluster,
+        topic=topic,
+        since=NOON + since * S,
+        until=NOON + until * S,
+        because="new disks",
+        by="ops",
+    )
 
 
 def under(one: Incident, *silences: Silence, at: float = 60) -> Silence | None:
@@ -180,9 +185,11 @@ def told(*seen: tuple[float, Incident], silences: Silence, memory: Memory | None
     now = 0.0
     memory = memory or Memory(None, NOON - HOUR)
     hook = Webhook(
-        "http://hook", WebhookConfig(), Links(),
+        "http://hook",
+        WebhookConfig(),
+        Links(),
         send=lambda url, body, headers: said.append((now, json.loads(body)["state"])),
-    )  # fmt: skip
+    )
     for now, one in seen:
         hook.tell(silenced([one], [silences], NOON + now * S), memory, NOON + now * S)
     return said

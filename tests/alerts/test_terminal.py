@@ -67,9 +67,12 @@ def test_what_a_cluster_calls_itself_is_no_markup() -> None:
 @pytest.mark.parametrize(
     ("form", "stream", "people"),
     [
-        ("auto", Tty(), True), ("auto", io.StringIO(), False), ("text", io.StringIO(), True), ("json", Tty(), False),
+        ("auto", Tty(), True),
+        ("auto", io.StringIO(), False),
+        ("text", io.StringIO(), True),
+        ("json", Tty(), False),
     ],
-)  # fmt: skip
+)
 def test_a_terminal_is_for_people_and_a_pipe_for_programs(form: Format, stream: io.StringIO, people: bool) -> None:
     assert for_people(form, stream) is people
 

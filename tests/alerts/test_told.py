@@ -89,8 +89,10 @@ def outage(since: float, *, lasts: float = 34.0, before: float = 1.0) -> list[Fi
     opened = [
         stuck(name, n, "opened", at=called + n * before - before, implied=n == 3) for n in range(4) for name in names
     ]
-    closed = [replace(one, event="closed", at=NOON + (since + lasts + 1) * S, counted=NOON + (since + lasts + 2) * S)
-              for one in opened]  # fmt: skip
+    closed = [
+        replace(one, event="closed", at=NOON + (since + lasts + 1) * S, counted=NOON + (since + lasts + 2) * S)
+        for one in opened
+    ]
     return [away("opened", at=called, since=since), away("closed", at=since + lasts, since=since), *opened, *closed]
 
 
@@ -114,8 +116,11 @@ def test_what_is_told_alone_long_before_its_cause_is_said_to_be_a_part_of_it(hoo
     assert [state for _, state, _ in heard] == ["open", "open", "over", "over"]
     alone, cluster, part, over = (body["incident"] for _, body in hook.told)
     assert [one["anomaly"] for one in (alone, cluster, part, over)] == [
-        "stuck-consumer", "cluster-unreachable", "stuck-consumer", "cluster-unreachable",
-    ]  # fmt: skip
+        "stuck-consumer",
+        "cluster-unreachable",
+        "stuck-consumer",
+        "cluster-unreachable",
+    ]
     assert part["became"] == {"anomaly": "cluster-unreachable", "id": AWAY}
     assert f"It is part of cluster-unreachable, incident {AWAY}." in part["description"]
     assert "It ended" not in part["description"], "it had not"
@@ -136,8 +141,9 @@ def test_who_was_stuck_before_the_cluster_went_is_told_alone(hook: Hook) -> None
     stands = stuck("stuck-consumer", 9, "opened", at=12)
     heard = hook.hear([stands, *outage(0)], until=40)
     assert [(state, said.partition(" ")[0]) for _, state, said in heard] == [
-        ("open", "stuck-consumer"), ("open", "cluster-unreachable"),
-    ]  # fmt: skip
+        ("open", "stuck-consumer"),
+        ("open", "cluster-unreachable"),
+    ]
 
 
 def test_alertmanager_is_told_of_one_alert_too() -> None:
@@ -156,12 +162,17 @@ def test_alertmanager_is_told_of_one_alert_too() -> None:
 def test_a_second_outage_has_its_own_times(hook: Hook) -> None:
     heard = hook.hear([*outage(0), *outage(95)], until=240)
     assert heard == [
-        (31, "open", UNREACHABLE), (66, "over", UNREACHABLE), (126, "open", UNREACHABLE), (161, "over", UNREACHABLE),
-    ]  # fmt: skip
+        (31, "open", UNREACHABLE),
+        (66, "over", UNREACHABLE),
+        (126, "open", UNREACHABLE),
+        (161, "over", UNREACHABLE),
+    ]
     first, _, again, over = (body["incident"] for _, body in hook.told)
     assert [(one["spells"], one["since"][11:19], one["over_before_s"]) for one in (first, again, over)] == [
-        (1, "12:00:29", None), (2, "12:02:04", 60.0), (2, "12:02:04", 60.0),
-    ]  # fmt: skip
+        (1, "12:00:29", None),
+        (2, "12:02:04", 60.0),
+        (2, "12:02:04", 60.0),
+    ]
     assert again["first_since"] == over["first_since"] == first["since"]
     assert again["evidence"] != first["evidence"], "of the second outage"
     assert (
@@ -230,9 +241,9 @@ def test_what_was_part_of_an_outage_and_outlasts_it_is_over_before_it_begins_aga
 
 def test_what_comes_back_within_half_a_minute_is_told_to_go_on(hook: Hook) -> None:
     spells = [
-        told("unseen", (), at=at, event_=event_) for at, event_ in ((0, "opened"), (40, "closed"), (60, "opened"),
-                                                                    (90, "closed"))
-    ]  # fmt: skip
+        told("unseen", (), at=at, event_=event_)
+        for at, event_ in ((0, "opened"), (40, "closed"), (60, "opened"), (90, "closed"))
+    ]
     hook.hear(spells, until=200)
     assert [body["state"] for _, body in hook.told] == ["open", "over"]
     assert hook.told[1][1]["incident"]["spells"] == 1
@@ -250,9 +261,7 @@ def test_two_outages_that_are_checked_at_once_have_their_own_times() -> None:
 
 def losses(*at: float, each: int = 1) -> list[FindingEvent]:
     """A loss in another partition each, of so many records."""
-    return [
-        told("lost-write", (n, i), at=second, partition=n) for n, second in enumerate(at) for i in range(each)
-    ]  # fmt: skip
+    return [told("lost-write", (n, i), at=second, partition=n) for n, second in enumerate(at) for i in range(each)]
 
 
 def test_a_loss_that_spreads_is_told_again_and_not_for_each_partition(hook: Hook) -> None:
@@ -276,8 +285,9 @@ def test_ten_times_the_records_are_worse_and_twice_as_many_are_not(hook: Hook) -
     assert [at for at, _, _ in hook.hear([*first, *more], until=300)] == [1]
     again = Hook()
     assert [(at, state) for at, state, _ in again.hear([*first, *more, *many], until=300)] == [
-        (1, "open"), (201, "worse"),
-    ]  # fmt: skip
+        (1, "open"),
+        (201, "worse"),
+    ]
 
 
 def test_a_silenced_loss_and_one_that_is_no_loss_are_not_told_to_be_worse(hook: Hook) -> None:
@@ -373,20 +383,40 @@ def test_an_offset_that_was_set_from_outside_is_one_page(hook: Hook) -> None:
     told_of = {"group": "g", "before": 25737, "told": 25437}
     events = [
         told("foreign-commit", ("g", 25437), at=0.4, counted=11, evidence=told_of),
-        told("offset-regression", ("g", 25737, 25437), at=0.4, counted=14,
-             evidence={"group": "g", "before": 25737, "after": 25437}),
-        told("lost-commit", ("g", 25737, 25437), at=0.4, counted=16,
-             evidence={"group": "g", "committed": 25737, "told": 25437}),
-        told("lost-commit", ("h", 25737, 25437), at=0.4, counted=16,
-             evidence={"group": "h", "committed": 25737, "told": 25437}),
-        told("lost-commit", ("g", 25737, None), at=0.4, counted=16,
-             evidence={"group": "g", "committed": 25737, "told": None}),
-    ]  # fmt: skip
+        told(
+            "offset-regression",
+            ("g", 25737, 25437),
+            at=0.4,
+            counted=14,
+            evidence={"group": "g", "before": 25737, "after": 25437},
+        ),
+        told(
+            "lost-commit",
+            ("g", 25737, 25437),
+            at=0.4,
+            counted=16,
+            evidence={"group": "g", "committed": 25737, "told": 25437},
+        ),
+        told(
+            "lost-commit",
+            ("h", 25737, 25437),
+            at=0.4,
+            counted=16,
+            evidence={"group": "h", "committed": 25737, "told": 25437},
+        ),
+        told(
+            "lost-commit",
+            ("g", 25737, None),
+            at=0.4,
+            counted=16,
+            evidence={"group": "g", "committed": 25737, "told": None},
+        ),
+    ]
     incidents = Incidents()
     incidents.take(events)
     assert sorted((one.anomaly, one.findings, one.folded) for one in incidents.at(NOON + 20 * S)) == [
         ("foreign-commit", 5, {"offset-regression": 1, "lost-commit": 3}),
-    ]  # fmt: skip
+    ]
 
 
 def test_offsets_of_many_groups_that_were_set_at_once_are_one_page() -> None:
@@ -403,17 +433,26 @@ def test_offsets_of_many_groups_that_were_set_at_once_are_one_page() -> None:
         ("spurious-zero-offset", group, partition) for group, partition, _ in places[:3]
     }
     events = [
-        told(name, (group, i), at=0.4, counted=16.0 + i, topic=f"t{partition}", partition=partition,
-             evidence=evidence(group, offset))
+        told(
+            name,
+            (group, i),
+            at=0.4,
+            counted=16.0 + i,
+            topic=f"t{partition}",
+            partition=partition,
+            evidence=evidence(group, offset),
+        )
         for i, (name, evidence) in enumerate(by_name.items())
-        for group, partition, offset in places if (name, group, partition) not in untold
-    ]  # fmt: skip
+        for group, partition, offset in places
+        if (name, group, partition) not in untold
+    ]
     incidents = Incidents()
     incidents.take(events)
     (one,) = incidents.at(NOON + 30 * S)
     assert (one.anomaly, one.folded) == (
-        "foreign-commit", {"spurious-zero-offset": 1, "offset-regression": 3, "lost-commit": 4},
-    )  # fmt: skip
+        "foreign-commit",
+        {"spurious-zero-offset": 1, "offset-regression": 3, "lost-commit": 4},
+    )
     incidents.take(
         [told("lost-commit", ("g", 9), at=90, counted=100, evidence={"group": "g", "committed": 9, "told": 4})]
     )
@@ -422,22 +461,43 @@ def test_offsets_of_many_groups_that_were_set_at_once_are_one_page() -> None:
 
 def test_a_group_that_was_set_to_the_beginning_is_one_page_whatever_its_topics() -> None:
     zero = {"group": "g", "known": 23102, "process": "7"}
-    events = [told("spurious-zero-offset", ("committed", "g"), topic=topic, partition=partition, evidence=zero)
-              for topic in ("orders", "payments") for partition in (0, 1)]  # fmt: skip
-    events.append(told("lost-commit", ("g", 23102, 0), topic="orders", partition=0, at=5,
-                       evidence={"group": "g", "committed": 23102, "told": 0}))  # fmt: skip
+    events = [
+        told("spurious-zero-offset", ("committed", "g"), topic=topic, partition=partition, evidence=zero)
+        for topic in ("orders", "payments")
+        for partition in (0, 1)
+    ]
+    events.append(
+        told(
+            "lost-commit",
+            ("g", 23102, 0),
+            topic="orders",
+            partition=0,
+            at=5,
+            evidence={"group": "g", "committed": 23102, "told": 0},
+        )
+    )
     incidents = Incidents()
     incidents.take(events)
     (one,) = incidents.at(NOON + 20 * S)
     assert (one.anomaly, one.topic, one.places, one.findings, one.folded) == (
-        "spurious-zero-offset", "", 4, 5, {"lost-commit": 1},
-    )  # fmt: skip
+        "spurious-zero-offset",
+        "",
+        4,
+        5,
+        {"lost-commit": 1},
+    )
 
 
 def test_acknowledgements_of_offset_zero_in_two_topics_are_two() -> None:
-    events = [told("spurious-zero-offset", ("acknowledgement", 7, 9), topic=topic,
-                   evidence={"writer": 7, "seq": 9, "known": 23102, "process": "7", "op": 4})
-              for topic in ("orders", "payments")]  # fmt: skip
+    events = [
+        told(
+            "spurious-zero-offset",
+            ("acknowledgement", 7, 9),
+            topic=topic,
+            evidence={"writer": 7, "seq": 9, "known": 23102, "process": "7", "op": 4},
+        )
+        for topic in ("orders", "payments")
+    ]
     incidents = Incidents()
     incidents.take(events)
     assert [(one.anomaly, one.findings) for one in incidents.at(NOON + 20 * S)] == [("spurious-zero-offset", 1)] * 2
@@ -445,8 +505,11 @@ def test_acknowledgements_of_offset_zero_in_two_topics_are_two() -> None:
 
 def test_a_suspicion_that_was_told_and_comes_back_for_a_moment_goes_on_being_known(hook: Hook) -> None:
     events = [
-        suspicion("opened", at=0), suspicion("closed", at=60), suspicion("opened", at=120), suspicion("closed", at=122),
-    ]  # fmt: skip
+        suspicion("opened", at=0),
+        suspicion("closed", at=60),
+        suspicion("opened", at=120),
+        suspicion("closed", at=122),
+    ]
     hook.hear(events, until=200)
     assert [title.partition(":")[0] for title, _, _ in hook.chat] == ["suspected in orders/3 (warning)", "Over"]
     incidents = Incidents()
@@ -457,8 +520,11 @@ def test_a_suspicion_that_was_told_and_comes_back_for_a_moment_goes_on_being_kno
 
 def test_a_cause_that_is_found_as_late_as_what_it_explains_is_the_only_page(hook: Hook) -> None:
     """The checks are eight seconds behind, and find the outage seven seconds after who was stuck."""
-    behind = [replace(one, counted=one.counted + (14 if one.anomaly == "cluster-unreachable" else 7) * S)
-              for one in outage(0, lasts=60) if one.event == "opened"]  # fmt: skip
+    behind = [
+        replace(one, counted=one.counted + (14 if one.anomaly == "cluster-unreachable" else 7) * S)
+        for one in outage(0, lasts=60)
+        if one.event == "opened"
+    ]
     assert [said for _, _, said in hook.hear(behind, until=58)] == [UNREACHABLE]
     incidents = Incidents()
     incidents.take(behind)

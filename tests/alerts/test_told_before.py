@@ -33,9 +33,7 @@ def occurrence(event: FindingEvent) -> str:
 
 
 def seen(occurrences: Sequence[FindingEvent], recorded: Sequence[FindingEvent]) -> list[Any]:
-    found = told_before(
-        [occurrence(one) for one in occurrences], recorded, hold=timedelta(seconds=120), names=nameless
-    )  # fmt: skip
+    found = told_before([occurrence(one) for one in occurrences], recorded, hold=timedelta(seconds=120), names=nameless)
     became = [one.became and (one.became.anomaly, one.became.id) for one in found]
     return [
         (one.occurrence, one.ended and (one.ended - NOON) / S, part) for one, part in zip(found, became, strict=True)
@@ -88,7 +86,8 @@ def test_who_was_told_by_an_earlier_version_is_told_the_end_once(tmp_path: Path,
         assert len(hook.bodies) == len(ends) == 2
     part = {"anomaly": "log-truncation", "id": CUT.id}
     assert {id_: (one["state"], one["incident"]["became"]) for id_, one in ends.items()} == {
-        SIGN.id: ("over", part), OPENED.id: ("over", None),
-    }  # fmt: skip
+        SIGN.id: ("over", part),
+        OPENED.id: ("over", None),
+    }
     assert ends[SIGN.id]["incident"]["description"].endswith(f"It is part of log-truncation, incident {CUT.id}.")
     assert list(json.loads((tmp_path / "webhook.json").read_text())["told"]) == [occurrence(CUT)]

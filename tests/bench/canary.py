@@ -63,9 +63,14 @@ class Traffic:
         begun = place < self.writers
         settings = [[("writer", str(w)), ("idempotent", "true")] for w in writer[begun].tolist()]
         yield self._made(
-            at[begun] - 2_000, process=writer[begun], op=0, slice=0, f="start", kind="writer",
+            at[begun] - 2_000,
+            process=writer[begun],
+            op=0,
+            slice=0,
+            f="start",
+            kind="writer",
             settings=pa.array(settings, SLICE_SCHEMA.field("settings").type),
-        )  # fmt: skip
+        )
         ended = place >= per_life - self.writers
         yield self._made(at[ended] + 6_000, process=writer[ended], op=turn[ended] + 2, slice=turn[ended] + 2, f="close")
         if number[0] == 0:
@@ -73,33 +78,55 @@ class Traffic:
                 one = at[:1] - 1_000
                 yield self._made(one, process=reader, op=0, slice=0, f="start", kind="reader")
                 yield self._made(
-                    one, process=reader, op=1, slice=1, f="assign", mode="assign", isolation="read_committed",
+                    one,
+                    process=reader,
+                    op=1,
+                    slice=1,
+                    f="assign",
+                    mode="assign",
+                    isolation="read_committed",
                     assigned=pa.array([True]),
-                )  # fmt: skip
+                )
 
     def _polls(self, reader: int, i: int, number: Ints, at: Ints, writer: Ints, offset: Ints, seq: Ints) -> pa.Table:
         length = np.full(len(at), self.per_send)
         runs = lists(np.ones(len(at), np.int64), Runs(writer, seq, offset, length))
         when = at + 20_000 + i * 3_000
         return self._made(
-            when, completed=when + 2_000, process=reader, op=number + 2, slice=number + 2, f="poll", polled=runs,
-            position_before=offset, position_after=offset + self.per_send, isolation="read_committed", mode="assign",
-        )  # fmt: skip
+            when,
+            completed=when + 2_000,
+            process=reader,
+            op=number + 2,
+            slice=number + 2,
+            f="poll",
+            polled=runs,
+            position_before=offset,
+            position_after=offset + self.per_send,
+            isolation="read_committed",
+            mode="assign",
+        )
 
     def _observed(self, number: Ints, at: Ints, offset: Ints) -> pa.Table:
         gone = np.maximum(number - round(self.retention / self.interval), 0) * self.per_send
         end = offset + self.per_send
         return self._made(
-            at + 30_000, process=OBSERVER, op=number, slice=number, f="offsets", log_start=gone, log_end=end,
+            at + 30_000,
+            process=OBSERVER,
+            op=number,
+            slice=number,
+            f="offsets",
+            log_start=gone,
+            log_end=end,
             last_stable=end,
-        )  # fmt: skip
+        )
 
     def _marked(self, number: Ints, at: Ints, writer: Ints, turn: Ints, per_life: int) -> pa.Table:
         """Each row vouches for the readers, the observer, and the writer that has just sent."""
         when = at + 40_000
         ended = number % per_life >= per_life - self.writers
-        process = np.stack([np.full(len(at), READERS[0]), np.full(len(at), READERS[1]), np.full(len(at), OBSERVER),
-                            writer])  # fmt: skip
+        process = np.stack(
+            [np.full(len(at), READERS[0]), np.full(len(at), READERS[1]), np.full(len(at), OBSERVER), writer]
+        )
         slices = np.stack([number + 3, number + 3, number + 1, turn + 2 + ended])
         kind = SLICE_SCHEMA.field("marks").type
         values = pa.StructArray.from_arrays(
@@ -114,6 +141,10 @@ class Traffic:
         )
         ends = (np.arange(len(at) + 1) * 4).astype(np.int32)
         return self._made(
-            when, process=COMMITTER, op=number, slice=number, f="mark",
+            when,
+            process=COMMITTER,
+            op=number,
+            slice=number,
+            f="mark",
             marks=pa.ListArray.from_arrays(pa.array(ends), values, type=kind),
-        )  # fmt: skip
+        )

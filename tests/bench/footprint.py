@@ -98,8 +98,11 @@ def command(*words: str, said: Path, settings: dict[str, str]) -> Iterator[psuti
     with said.open("wb") as output:
         child = psutil.Popen(
             [sys.executable, "-m", "monitor.cli", *words],
-            stdout=output, stderr=subprocess.STDOUT, env=os.environ | settings, start_new_session=True,
-        )  # fmt: skip
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=os.environ | settings,
+            start_new_session=True,
+        )
         try:
             yield child
         finally:

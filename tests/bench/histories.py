@@ -177,10 +177,19 @@ def _sends(plan: Plan, partition: int, log: _Log) -> Iterator[tuple[_Operations,
                 "txn": process * (1 << 40) + operations * plan.partitions + partition,
                 "transactional_id": f"bench-{process}",
             }
-        yield made, made_rows(
-            partition, len(operations), process=process, op=operations * plan.partitions + partition,
-            invoked=made.invoked, completed=made.completed, sent=lists(counts, runs), **more,
-        )  # fmt: skip
+        yield (
+            made,
+            made_rows(
+                partition,
+                len(operations),
+                process=process,
+                op=operations * plan.partitions + partition,
+                invoked=made.invoked,
+                completed=made.completed,
+                sent=lists(counts, runs),
+                **more,
+            ),
+        )
 
 
 def _polls(plan: Plan, partition: int, log: _Log) -> Iterator[tuple[_Operations, pa.Table]]:
@@ -209,13 +218,23 @@ def _polls(plan: Plan, partition: int, log: _Log) -> Iterator[tuple[_Operations,
         after = cut.offset[last] + cut.length[last]
         process = 500 + reader
         made = _Operations(process, invoked, completed)
-        yield made, made_rows(
-            partition, len(ends), process=process, op=np.arange(len(ends)) * plan.partitions + partition,
-            f="txn" if plan.shape == "transactional" and reader else "poll",
-            invoked=invoked, completed=completed, polled=lists(counts, cut),
-            position_before=np.concatenate(([0], after[:-1])), position_after=after,
-            isolation="read_committed", mode="assign",
-        )  # fmt: skip
+        yield (
+            made,
+            made_rows(
+                partition,
+                len(ends),
+                process=process,
+                op=np.arange(len(ends)) * plan.partitions + partition,
+                f="txn" if plan.shape == "transactional" and reader else "poll",
+                invoked=invoked,
+                completed=completed,
+                polled=lists(counts, cut),
+                position_before=np.concatenate(([0], after[:-1])),
+                position_after=after,
+                isolation="read_committed",
+                mode="assign",
+            ),
+        )
 
 
 def _numbered(table: pa.Table, numbers: Ints) -> pa.Table:
@@ -234,9 +253,17 @@ def _observed(partition: int, log: _Log, end: int) -> tuple[_Operations, pa.Tabl
     stable = np.concatenate(([0], np.maximum.accumulate(tops[order])))[np.searchsorted(times[order], at)]
     made = _Operations(PROCESSES["observer"], at, at + 2_000)
     return made, made_rows(
-        partition, len(at), process=made.process, op=np.arange(len(at)), f="offsets",
-        invoked=made.invoked, completed=made.completed, log_start=0, log_end=stable, last_stable=stable,
-    )  # fmt: skip
+        partition,
+        len(at),
+        process=made.process,
+        op=np.arange(len(at)),
+        f="offsets",
+        invoked=made.invoked,
+        completed=made.completed,
+        log_start=0,
+        log_end=stable,
+        last_stable=stable,
+    )
 
 
 def _marked(partition: int, operations: list[_Operations], first: dict[int, int], end: int) -> pa.Table:
@@ -260,9 +287,16 @@ def _marked(partition: int, operations: list[_Operations], first: dict[int, int]
     )
     ends = (np.arange(len(at) + 1) * len(operations)).astype(np.int32)
     return made_rows(
-        partition, len(at), process=PROCESSES["committer"], op=np.arange(len(at)), slice=np.arange(len(at)), f="mark",
-        invoked=at, completed=at, marks=pa.ListArray.from_arrays(pa.array(ends), values, type=kind),
-    )  # fmt: skip
+        partition,
+        len(at),
+        process=PROCESSES["committer"],
+        op=np.arange(len(at)),
+        slice=np.arange(len(at)),
+        f="mark",
+        invoked=at,
+        completed=at,
+        marks=pa.ListArray.from_arrays(pa.array(ends), values, type=kind),
+    )
 
 
 def partition_rows(plan: Plan, partition: int) -> pa.Table:
@@ -278,11 +312,18 @@ def partition_rows(plan: Plan, partition: int) -> pa.Table:
         at = np.array([BASE, BASE + 1])[: first[operations.process]]
         functions = ["start", "assign"][: len(at)]
         beginning = made_rows(
-            partition, len(at), process=operations.process, op=np.arange(len(at)) - 2, slice=np.arange(len(at)),
-            f=pa.array(functions), invoked=at, completed=at,
-            mode="assign" if reader else None, isolation="read_committed" if reader else None,
+            partition,
+            len(at),
+            process=operations.process,
+            op=np.arange(len(at)) - 2,
+            slice=np.arange(len(at)),
+            f=pa.array(functions),
+            invoked=at,
+            completed=at,
+            mode="assign" if reader else None,
+            isolation="read_committed" if reader else None,
             assigned=pa.array([None, True][: len(at)], pa.bool_()) if reader else None,
-        )  # fmt: skip
+        )
         shifted = pa.compute.add(rows["op"], 2)
         rows = rows.set_column(rows.schema.get_field_index("op"), SLICE_SCHEMA.field("op"), shifted)
         beginning = beginning.set_column(

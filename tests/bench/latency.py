@@ -63,9 +63,13 @@ def run(root: Path) -> None:
         provoked = 0
         while time.monotonic() - began < seconds:
             send_twice(
-                connection(config), config.journals, run=status.run, layout=status.layout,
-                where=where[provoked % len(where)], records=1,
-            )  # fmt: skip
+                connection(config),
+                config.journals,
+                run=status.run,
+                layout=status.layout,
+                where=where[provoked % len(where)],
+                records=1,
+            )
             provoked += 1
             time.sleep(every)
         sent = (running.sent - first) / (time.monotonic() - began)

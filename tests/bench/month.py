@@ -115,10 +115,16 @@ def _pass(folder: Path, days: int, root: Path) -> float:
     """Let the days pass, in a process with a clock of its own; how long that took, in seconds."""
     began = time.monotonic()
     environment = os.environ | {
-        "LD_PRELOAD": FAKETIME, "FAKETIME_NO_CACHE": "1", "FAKETIME_DONT_FAKE_MONOTONIC": "1", "NO_FAKE_STAT": "1",
-        "TZ": "UTC", "BENCH_MONTH_FOLDER": str(folder), "BENCH_MONTH_DAYS": str(days), "BENCH_ROOT": str(root),
+        "LD_PRELOAD": FAKETIME,
+        "FAKETIME_NO_CACHE": "1",
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+        "NO_FAKE_STAT": "1",
+        "TZ": "UTC",
+        "BENCH_MONTH_FOLDER": str(folder),
+        "BENCH_MONTH_DAYS": str(days),
+        "BENCH_ROOT": str(root),
         "FAKETIME": _told(datetime.now(UTC) - timedelta(days=days)),
-    }  # fmt: skip
+    }
     subprocess.run([sys.executable, "-m", "tests.bench", "month"], env=environment, check=True)
     return time.monotonic() - began
 

@@ -103,7 +103,18 @@ def _row(
     number = slices[process]
     slices[process] += 1
     return Slice(
-        cluster="bench", topic_id="id", topic="bench", partition=0, run="run", process=process, op=op, slice=number,
-        f=f, type=type, boot="boot", registers=told,  # type: ignore[arg-type]
-        invoked=START + timedelta(milliseconds=at), completed=START + timedelta(milliseconds=done),
-    )  # fmt: skip
+        cluster="bench",
+        topic_id="id",
+        topic="bench",
+        partition=0,
+        run="run",
+        process=process,
+        op=op,
+        slice=number,
+        f=f,  # type: ignore[arg-type]
+        type=type,  # type: ignore[arg-type]
+        boot="boot",
+        registers=told,
+        invoked=START + timedelta(milliseconds=at),
+        completed=START + timedelta(milliseconds=done),
+    )

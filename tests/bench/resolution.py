@@ -55,8 +55,19 @@ class Day:
             txn, at = int(self._dice.integers(2**62)), BASE + (second + i % seconds) * SECOND
             for partition in self._dice.choice(30, 2, replace=False).tolist():
                 self._seq += 8
-                rows.append(_fact("absent", at, partition, txn=txn, outcome="fail", writer=partition % 5 + 2**40,
-                                  seq=self._seq, offset=2 * self._seq, length=4))  # fmt: skip
+                rows.append(
+                    _fact(
+                        "absent",
+                        at,
+                        partition,
+                        txn=txn,
+                        outcome="fail",
+                        writer=partition % 5 + 2**40,
+                        seq=self._seq,
+                        offset=2 * self._seq,
+                        length=4,
+                    )
+                )
         return rows
 
     def _crash(self, second: int) -> list[dict[str, Any]]:
@@ -65,10 +76,20 @@ class Day:
             '{"txn":1,"told":"unknown","transactional_id":"offsetwatch-run-transactions-1","invoked":1,"completed":2}'
         )
         return [
-            _fact("absent", at, partition, txn=txn, outcome="info", writer=2**41 + second, seq=partition,
-                  offset=second, length=2, about=about)
+            _fact(
+                "absent",
+                at,
+                partition,
+                txn=txn,
+                outcome="info",
+                writer=2**41 + second,
+                seq=partition,
+                offset=second,
+                length=2,
+                about=about,
+            )
             for partition in range(3)
-        ]  # fmt: skip
+        ]
 
     def _transformed(self, second: int, seconds: int) -> list[dict[str, Any]]:
         rows = []

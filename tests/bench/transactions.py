@@ -57,14 +57,28 @@ def transactions(count: int, *, late: int = 0, seed: int = 1) -> pa.Table:
     began = BASE + rounds * ROUND + process * 100
     ended = began + 8_000 + chance.integers(0, 1_500, count)
     columns: dict[str, Any] = {
-        "partition": rows // count, "process": process[op], "op": op, "invoked": began[op], "completed": ended[op],
-        "mono_invoked": 1000 * (began[op] - BASE), "mono_completed": 1000 * (ended[op] - BASE), "txn": op,
-        "slice": np.arange(len(rows)), "date": np.full(len(rows), BASE // (86_400 * 10**6), np.int32),
-    }  # fmt: skip
+        "partition": rows // count,
+        "process": process[op],
+        "op": op,
+        "invoked": began[op],
+        "completed": ended[op],
+        "mono_invoked": 1000 * (began[op] - BASE),
+        "mono_completed": 1000 * (ended[op] - BASE),
+        "txn": op,
+        "slice": np.arange(len(rows)),
+        "date": np.full(len(rows), BASE // (86_400 * 10**6), np.int32),
+    }
     texts = {
-        "cluster": "bench", "topic_id": "id", "topic": "bench", "run": "run", "f": "txn", "type": "ok", "boot": "boot",
-        "isolation": "read_committed", "mode": "assign",
-    }  # fmt: skip
+        "cluster": "bench",
+        "topic_id": "id",
+        "topic": "bench",
+        "run": "run",
+        "f": "txn",
+        "type": "ok",
+        "boot": "boot",
+        "isolation": "read_committed",
+        "mode": "assign",
+    }
     lists = {"sent": _lists(rows, *sends), "polled": _lists(rows, *polls)}
     arrays = []
     for field in SLICE_SCHEMA:

@@ -195,8 +195,11 @@ def ask(url: str, query: str) -> list[Any]:
 def filled_in(expr: str, cluster: str) -> str:
     """As Grafana would ask it, of the last minute and of the writers' topic."""
     for variable, value in (
-        ("$__rate_interval", "20s"), ("$__range", "60s"), ("$cluster", cluster), ("$topic", "grafana-records"),
-    ):  # fmt: skip
+        ("$__rate_interval", "20s"),
+        ("$__range", "60s"),
+        ("$cluster", cluster),
+        ("$topic", "grafana-records"),
+    ):
         expr = expr.replace(variable, value)
     assert "$" not in expr
     return expr

@@ -52,9 +52,7 @@ def test_each_alert_fires_when_it_must_and_its_twin_does_not() -> None:
 
 def test_every_alert_is_tested() -> None:
     tested = yaml.safe_load((SHIPPED / "rules_test.yml").read_text())["tests"]
-    fired = {
-        one["alertname"] for test in tested for one in test.get("alert_rule_test", ()) if one.get("exp_alerts")
-    }  # fmt: skip
+    fired = {one["alertname"] for test in tested for one in test.get("alert_rule_test", ()) if one.get("exp_alerts")}
     assert fired == {rule["alert"] for rule in ALERTS}
 
 
@@ -82,9 +80,13 @@ def test_rules_speak_of_metrics_that_there_are() -> None:
 
 def route(labels: dict[str, str]) -> str:
     told = run(
-        program("amtool"), "config", "routes", "test", "--config.file=alertmanager.yml",
+        program("amtool"),
+        "config",
+        "routes",
+        "test",
+        "--config.file=alertmanager.yml",
         *(f"{name}={value}" for name, value in labels.items()),
-    )  # fmt: skip
+    )
     return told.splitlines()[0] if not told.startswith("Warning") else told.splitlines()[-1]
 
 

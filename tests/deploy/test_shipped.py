@@ -73,8 +73,12 @@ def test_the_image_holds_every_package_and_what_it_depends_on() -> None:
     assert packages <= taken
     listed = subprocess.run(
         [sys.executable, DEPLOY / "container" / "requirements.py", "chat"],
-        cwd=PROJECT, capture_output=True, text=True, timeout=300, check=True,
-    ).stdout.split("\n")  # fmt: skip
+        cwd=PROJECT,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=True,
+    ).stdout.split("\n")
     wanted = [*project["project"]["dependencies"], *project["project"]["optional-dependencies"]["chat"]]
     assert [line for line in listed if line] == wanted
 
@@ -225,8 +229,10 @@ def test_the_containers_run_our_commands_without_rights_on_what_is_mounted(
     for container in containers(objects):
         understood(container["args"])
         assert container["securityContext"] == {
-            "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]},
-        }  # fmt: skip
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
         environment = {one["name"]: one["value"] for one in container["env"]}
         assert environment.pop("KAFKA_PASSWORD") == "x"
         config = loaded(text, tmp_path, environment)
@@ -241,8 +247,9 @@ def test_the_jobs_of_the_service_monitor_are_those_of_the_rules_and_the_rules_ar
     objects = rendered(*EVERYTHING)
     endpoints = objects["ServiceMonitor", "canary"]["spec"]["endpoints"]
     assert [(one["port"], one["relabelings"][0]["replacement"]) for one in endpoints] == [
-        ("monitor", "offsetwatch-monitor"), ("probes", "offsetwatch-probes"),
-    ]  # fmt: skip
+        ("monitor", "offsetwatch-monitor"),
+        ("probes", "offsetwatch-probes"),
+    ]
     ports = {port["name"] for port in objects["Service", "canary"]["spec"]["ports"]}
     assert {one["port"] for one in endpoints} == ports
     shipped = yaml.safe_load((DEPLOY / "prometheus" / "rules.yml").read_text())

@@ -92,9 +92,13 @@ def late(h: History) -> None:
 def altered(h: History) -> None:
     h.send("w", 0, 3, at=10)
     h.row(
-        "r", "poll", polled=[Run(number("w"), 0, 10, 3)], mode="assign", isolation="read_committed",
+        "r",
+        "poll",
+        polled=[Run(number("w"), 0, 10, 3)],
+        mode="assign",
+        isolation="read_committed",
         altered=[Altered(number("w"), 1, 11, 1, "key", "a", "b", 4)],
-    )  # fmt: skip
+    )
 
 
 def twice(pair: Pair) -> None:

@@ -55,7 +55,11 @@ def test_what_pages_include_is_there() -> None:
 def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
     built = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", tmp_path],
-        cwd=PROJECT, capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
+        cwd=PROJECT,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
     assert built.returncode == 0, built.stderr
     assert "metrics_port" in (tmp_path / "configuration.html").read_text(), "the reference is on the page"

@@ -11,13 +11,33 @@ from tests.docs.guilty_histories import HISTORIES, PICTURES, picture
 
 MOST_BYTES = 12_000
 WITHOUT = {
-    "suspected", "unverifiable", "window-overflow", "evidence-stalled", "checks-stalled", "checks-behind",
-    "evidence-late", "check-failed", "evidence-gap", "cluster-unreachable", "under-min-isr", "throttled",
+    "suspected",
+    "unverifiable",
+    "window-overflow",
+    "evidence-stalled",
+    "checks-stalled",
+    "checks-behind",
+    "evidence-late",
+    "check-failed",
+    "evidence-gap",
+    "cluster-unreachable",
+    "under-min-isr",
+    "throttled",
     "under-replicated-probe-topic",
-    "replicas-out-of-sync", "unsafe-config", "stuck-producer", "refused-reads", "refused-writes", "stuck-close",
-    "unrecovered-transaction", "abort-position", "misleading-error", "rebalance", "topic-recreated", "replaced-cluster",
+    "replicas-out-of-sync",
+    "unsafe-config",
+    "stuck-producer",
+    "refused-reads",
+    "refused-writes",
+    "stuck-close",
+    "unrecovered-transaction",
+    "abort-position",
+    "misleading-error",
+    "rebalance",
+    "topic-recreated",
+    "replaced-cluster",
     "unfenced-zombie",
-}  # fmt: skip
+}
 """What is no matter of records and offsets, or has nothing to see: an operation that does not end, a setting."""
 
 

@@ -58,6 +58,11 @@ def started(*arguments: str, cwd: Path, command: Sequence[str] = COMMAND, **chan
     """The command, running in a process group of its own; its output goes to files in `cwd`, so that nothing blocks."""
     with (cwd / "out.txt").open("w") as out, (cwd / "err.txt").open("w") as err:
         return subprocess.Popen(
-            [*command, *arguments], cwd=cwd, env=environment(changed), stdout=out, stderr=err, text=True,
+            [*command, *arguments],
+            cwd=cwd,
+            env=environment(changed),
+            stdout=out,
+            stderr=err,
+            text=True,
             start_new_session=True,
-        )  # fmt: skip
+        )

@@ -112,8 +112,13 @@ class Host:
         layout = layout_of(topics.view(), topics.names)
         where = max(layout.partitions(config.probes.topics.records))
         return send_twice(
-            to, config.journals, run=config.probes.run, layout=layout, where=where, records=records,
-        )  # fmt: skip
+            to,
+            config.journals,
+            run=config.probes.run,
+            layout=layout,
+            where=where,
+            records=records,
+        )
 
 
 def until(holds: Callable[[], object], hosts: Sequence[Host], seconds: float = 300.0) -> None:

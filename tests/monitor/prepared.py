@@ -24,11 +24,26 @@ from tempfile import TemporaryFile
 from typing import Any, BinaryIO, Final
 
 IMPORTED: Final = (
-    "monitor.cli", "monitor.config.config", "monitor.config.names", "monitor.history_files.history_file",
-    "monitor.history_files.verdict_text", "monitor.screen", "rules.across.resolution", "rules.store",
-    "rules.engine.finished", "alerts.silences", "kio.static.primitive", "pandas", "pyarrow.compute", "pyarrow.dataset",
-    "pyarrow.parquet", "arro3.core", "jinja2", "rich.console", "rich.table",
-)  # fmt: skip
+    "monitor.cli",
+    "monitor.config.config",
+    "monitor.config.names",
+    "monitor.history_files.history_file",
+    "monitor.history_files.verdict_text",
+    "monitor.screen",
+    "rules.across.resolution",
+    "rules.store",
+    "rules.engine.finished",
+    "alerts.silences",
+    "kio.static.primitive",
+    "pandas",
+    "pyarrow.compute",
+    "pyarrow.dataset",
+    "pyarrow.parquet",
+    "arro3.core",
+    "jinja2",
+    "rich.console",
+    "rich.table",
+)
 """What is slow to import. Without deltalake, confluent_kafka and pyspark, which a command looks for as it leaves, and
 without duckdb, which is chatty where it was not used."""
 
@@ -41,9 +56,13 @@ class Prepared:
         self._lock = threading.Lock()
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.monitor.prepared", str(theirs.fileno())], pass_fds=[theirs.fileno()],
-                cwd=folder, env=dict(environment), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-            )  # fmt: skip
+                [sys.executable, "-m", "tests.monitor.prepared", str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                cwd=folder,
+                env=dict(environment),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+            )
 
     def run(
         self, arguments: Sequence[str], environment: Mapping[str, str], cwd: Path, given: bytes | None, timeout: float

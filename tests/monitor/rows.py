@@ -23,9 +23,15 @@ def finding(
     """A finding of partition 3 of topic t, `at` seconds after noon."""
     spoken = micros(NOON + timedelta(seconds=at))
     given: dict[str, Any] = {
-        "cluster": "c", "topic_id": "t-id", "topic": "t", "partition": 3, "message": f"a {anomaly} happened",
-        "evidence": {"writer": 7, "seq": 1, "offsets": [4, 9]}, "at": spoken, "decidable": spoken,
-    }  # fmt: skip
+        "cluster": "c",
+        "topic_id": "t-id",
+        "topic": "t",
+        "partition": 3,
+        "message": f"a {anomaly} happened",
+        "evidence": {"writer": 7, "seq": 1, "offsets": [4, 9]},
+        "at": spoken,
+        "decidable": spoken,
+    }
     return Finding(anomaly=anomaly, subject=subject, event=event, **(given | more))
 
 

@@ -105,8 +105,15 @@ def test_the_verdict_as_json(checked: Checked) -> None:
         {"key": 3, "values": 1, "first": [{"value": 1}], "message": "1 acknowledged value was never polled"}
     ]
     assert set(verdict) == {
-        "file", "valid", "anomalies", "allowed", "conditions", "left_out", "unsearched", "code",
-    }  # fmt: skip
+        "file",
+        "valid",
+        "anomalies",
+        "allowed",
+        "conditions",
+        "left_out",
+        "unsearched",
+        "code",
+    }
     assert not verdict["valid"]
     assert (verdict["allowed"], verdict["conditions"]) == ({}, {})
     assert (verdict["left_out"], verdict["unsearched"]) == ({}, [])
@@ -119,12 +126,14 @@ def test_acknowledged_values_that_nobody_polled_make_a_history_invalid_unless_al
     assert verdict["anomalies"] == {
         "unseen": [
             {
-                "key": "x", "values": 2, "first": [{"value": "b"}, {"value": "c"}],
+                "key": "x",
+                "values": 2,
+                "first": [{"value": "b"}, {"value": "c"}],
                 "message": "2 acknowledged values were never polled",
             },
             {"key": "y", "values": 1, "first": [{"value": 7}], "message": "1 acknowledged value was never polled"},
         ]
-    }  # fmt: skip
+    }
     allowing = checked(lines, allow=["duplicate", "unseen"])
     assert (allowing["code"], allowing["valid"]) == (0, True)
     assert (allowing["anomalies"], allowing["allowed"]) == ({}, verdict["anomalies"])
@@ -215,10 +224,16 @@ def files(tmp_path: Path) -> dict[str, Path]:
 @pytest.mark.parametrize(
     ("names", "code"),
     [
-        (["good"], 0), (["bad"], 1), (["broken"], 2), (["missing"], 2), (["good", "bad", "good"], 1),
-        (["broken", "bad"], 2), (["bad", "missing", "good"], 2), (["good", "good"], 0),
+        (["good"], 0),
+        (["bad"], 1),
+        (["broken"], 2),
+        (["missing"], 2),
+        (["good", "bad", "good"], 1),
+        (["broken", "bad"], 2),
+        (["bad", "missing", "good"], 2),
+        (["good", "good"], 0),
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("json_output", [True, False])
 def test_each_file_has_its_verdict_and_the_worst_one_decides(
     names: list[str], code: int, json_output: bool, files: dict[str, Path], capsys: pytest.CaptureFixture[str]
@@ -281,7 +296,11 @@ def test_a_small_file_starts_no_spark_and_loads_no_client(files: dict[str, Path]
     root = Path(__file__).parents[2]
     done = subprocess.run(
         [sys.executable, "-c", program, str(files["bad"])],
-        capture_output=True, text=True, check=True, cwd=root, env={**os.environ, "PYTHONPATH": str(root)},
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": str(root)},
+    )
     code, *heavy = done.stdout.splitlines()[-1].split()
     assert (code, heavy) == ("1", [])

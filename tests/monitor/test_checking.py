@@ -32,13 +32,15 @@ BATCH = BatchProgress(
 GONE = "Answer from Java side is empty"
 OF_A_JVM_THAT_GOES = [
     (Py4JNetworkError(GONE), f"The integrity job ended: Py4JNetworkError: {GONE}"),
-    (PySparkRuntimeError("the context was stopped"), "The integrity job ended: PySparkRuntimeError: the context was "
-     "stopped"),
+    (
+        PySparkRuntimeError("the context was stopped"),
+        "The integrity job ended: PySparkRuntimeError: the context was stopped",
+    ),
     (TypeError("'JavaPackage' object is not callable"), "'JavaPackage' object is not callable"),
     (AttributeError("'NoneType' object has no attribute 'sc'"), "'NoneType' object has no attribute 'sc'"),
     (ConnectionRefusedError(111, "Connection refused"), "[Errno 111] Connection refused"),
     (EOFError(), "EOFError"),
-]  # fmt: skip
+]
 
 
 class Job:
@@ -98,9 +100,12 @@ def config(folder: Path, *, tables: str = "") -> Config:
 
 def told_to(lines: list[str], conditions: list[Finding]) -> CheckingListeners:
     return CheckingListeners(
-        say=lines.append, on_batch=lambda batch: None, on_progress=[], on_cycles=lambda searched: None,
+        say=lines.append,
+        on_batch=lambda batch: None,
+        on_progress=[],
+        on_cycles=lambda searched: None,
         on_condition=conditions.append,
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize("where", ["session", "job"])

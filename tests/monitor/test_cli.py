@@ -99,8 +99,11 @@ def test_a_command_that_read_tables_and_fails_leaves_with_its_own_code(tmp_path:
     program = "import deltalake, monitor.cli as c; c.known_errors = lambda: (); c.main()"
     broken = subprocess.run(
         [COMMAND[0], "-c", f"import atexit; atexit.register(print, 'waited'); {program}", "status", "--data", tmp_path],
-        env=environment(), capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert (broken.returncode, broken.stdout) == (1, "") and "Traceback" in broken.stderr
 
 
@@ -181,7 +184,11 @@ def test_a_refusal_waits_for_no_thread_of_a_library(tmp_path: Path) -> None:
     told["PYTHONPATH"] = f"{tmp_path}:{told['PYTHONPATH']}"
     done = subprocess.run(
         [*COMMAND, "findings", "--data", str(tmp_path), "--cluster", "three"],
-        cwd=tmp_path, env=told, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        cwd=tmp_path,
+        env=told,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert (done.returncode, done.stdout) == (2, "")
     assert "--cluster: nothing is known of a cluster three" in done.stderr

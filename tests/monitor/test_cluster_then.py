@@ -16,11 +16,23 @@ OBSERVER, CLIENT = 1, 2
 
 def observed(at: float, **more: Any) -> dict[str, Any]:
     given: dict[str, Any] = {
-        "process": OBSERVER, "f": "offsets", "type": "ok", "error": None, "completed": NOON + at * S, "settings": None,
-        "invoked": NOON + at * S, "end_invoked": None,
-        "log_start": None, "log_end": None, "last_stable": None, "group": None, "transactional_id": None,
-        "op": int(10 * at), "topic": "t", "partition": 0,
-    }  # fmt: skip
+        "process": OBSERVER,
+        "f": "offsets",
+        "type": "ok",
+        "error": None,
+        "completed": NOON + at * S,
+        "settings": None,
+        "invoked": NOON + at * S,
+        "end_invoked": None,
+        "log_start": None,
+        "log_end": None,
+        "last_stable": None,
+        "group": None,
+        "transactional_id": None,
+        "op": int(10 * at),
+        "topic": "t",
+        "partition": 0,
+    }
     return given | more
 
 
@@ -141,15 +153,19 @@ def silent(*rows: dict[str, Any]) -> list[tuple[float, str]]:
 
 def test_brokers_that_do_not_answer() -> None:
     assert silent(
-        answered(0, 0, "1"), answered(0.1, 1, "2"),
-        in_vain(1, 1, "2"), in_vain(2, 0, "1"), in_vain(4, 1, "2"),
-        answered(6, 0), answered(8.5, 1),
+        answered(0, 0, "1"),
+        answered(0.1, 1, "2"),
+        in_vain(1, 1, "2"),
+        in_vain(2, 0, "1"),
+        in_vain(4, 1, "2"),
+        answered(6, 0),
+        answered(8.5, 1),
     ) == [
         (1, "broker 2 does not answer"),
         (2, "broker 1 does not answer"),
         (6, "broker 1 answers again, after 4.0 s"),
         (8.5, "broker 2 answers again, after 7.5 s"),
-    ]  # fmt: skip
+    ]
 
 
 def test_where_nothing_is_known_before_the_first_question_in_vain_it_may_have_been_silent_for_longer() -> None:
@@ -164,37 +180,54 @@ def test_a_silent_broker_whose_partitions_another_one_leads_now_has_not_answered
     leader of then, and as they have it that name whom they asked."""
     for of_the_late_one in ("3", "2"):
         assert silent(
-            answered(0, 0, "1"), answered(0.1, 1, "2"), answered(0.2, 2, "3"),
-            in_vain(1, 1, "2"), in_vain(4, 1, "2"), in_vain(7, 1, of_the_late_one),
-            answered(8, 0) | {"settings": [("silent", "3")]}, answered(8.1, 1, "3"), answered(8.2, 2),
-            answered(10, 0) | {"settings": [("silent", "3")]}, answered(10.1, 1), answered(10.2, 2),
+            answered(0, 0, "1"),
+            answered(0.1, 1, "2"),
+            answered(0.2, 2, "3"),
+            in_vain(1, 1, "2"),
+            in_vain(4, 1, "2"),
+            in_vain(7, 1, of_the_late_one),
+            answered(8, 0) | {"settings": [("silent", "3")]},
+            answered(8.1, 1, "3"),
+            answered(8.2, 2),
+            answered(10, 0) | {"settings": [("silent", "3")]},
+            answered(10.1, 1),
+            answered(10.2, 2),
             answered(41.1, 1, "2"),
         ) == [
             (1, "broker 2 does not answer"),
             (8.1, "broker 2 is asked no more: leadership moved to broker 3"),
             (41.1, "broker 2 answers again, and was not asked for 33.0 s before"),
-        ]  # fmt: skip
+        ]
 
 
 def test_the_new_leader_may_not_answer_either() -> None:
     assert silent(
-        answered(0, 0, "1"), answered(0.1, 1, "2"),
-        in_vain(1, 1, "2"), in_vain(4, 1, "3", by="3"), in_vain(7, 1, "3"), answered(11, 1),
+        answered(0, 0, "1"),
+        answered(0.1, 1, "2"),
+        in_vain(1, 1, "2"),
+        in_vain(4, 1, "3", by="3"),
+        in_vain(7, 1, "3"),
+        answered(11, 1),
     ) == [
         (1, "broker 2 does not answer"),
         (4, "broker 3 does not answer, since then or longer"),
         (11, "broker 2 is asked no more: leadership moved to broker 3"),
         (11, "broker 3 answers again, after 7.0 s or longer"),
-    ]  # fmt: skip
+    ]
 
 
 def test_nobody_was_asked_where_nobody_led_and_a_refusal_or_a_part_of_an_answer_is_one() -> None:
-    assert silent(
-        answered(0, 0, "1"), answered(0.1, 1, "2"),
-        answered(1, 1) | {"settings": led("nobody", "0", "")}, in_vain(2, 1, "2"),
-        in_vain(5, 0, "1") | {"log_start": 0, "settings": [("silent", "2")]},
-        in_vain(8, 0, "1", took=0.1) | {"error": "FENCED_LEADER_EPOCH"},
-    ) == []  # fmt: skip
+    assert (
+        silent(
+            answered(0, 0, "1"),
+            answered(0.1, 1, "2"),
+            answered(1, 1) | {"settings": led("nobody", "0", "")},
+            in_vain(2, 1, "2"),
+            in_vain(5, 0, "1") | {"log_start": 0, "settings": [("silent", "2")]},
+            in_vain(8, 0, "1", took=0.1) | {"error": "FENCED_LEADER_EPOCH"},
+        )
+        == []
+    )
 
 
 def test_a_quota_is_told_with_its_longest_wait_and_its_end() -> None:
@@ -260,11 +293,18 @@ def transaction(at: float, took: float, ended: float | None, **more: Any) -> dic
 
 
 def test_an_operation_that_hung_says_in_which_call() -> None:
-    hung = [line for _, line in told(
-        transaction(0, 32, 10), transaction(50, 45, None, error="_STUCK"), transaction(100, 45, 10, error="_CRASHED"),
-        transaction(150, 3, 1), transaction(160, 20, 1, type="ok", error=None),
-        transaction(200, 28, None, error="process-died"),
-    ) if "began" in line]  # fmt: skip
+    hung = [
+        line
+        for _, line in told(
+            transaction(0, 32, 10),
+            transaction(50, 45, None, error="_STUCK"),
+            transaction(100, 45, 10, error="_CRASHED"),
+            transaction(150, 3, 1),
+            transaction(160, 20, 1, type="ok", error=None),
+            transaction(200, 28, None, error="process-died"),
+        )
+        if "began" in line
+    ]
     assert hung[-1] == "a transaction of t-1 began, and was under way when its process ended (process-died)"
     assert hung[:-1] == [
         "a transaction of t-1 began that had no answer, for 32 s, and ended with _TIMED_OUT: 10 s until its commit or "
@@ -289,9 +329,10 @@ def test_only_the_partition_and_the_time_around_it_are_read(tmp_path: Path) -> N
         row("txn", CLIENT, 3, settings={"transaction_coordinator": "4"}, transactional_id="t-1"),
     )
     expected = [
-        "broker 7 does not answer, since then or longer", "an operation here ended with _FAIL",
+        "broker 7 does not answer, since then or longer",
+        "an operation here ended with _FAIL",
         "broker 4 coordinates transactional id t-1",
-    ]  # fmt: skip
+    ]
     assert [one.told for one in cluster_then(history, about)] == expected
     by_name = FindingSubject("", 3, NOON, [(1, 1)], [], None, topic="t")
     assert [one.told for one in cluster_then(history, by_name)] == expected

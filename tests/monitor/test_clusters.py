@@ -122,13 +122,15 @@ class Monitor:
         """Records that the writer of this cluster has been told are there."""
         samples = [one for family in text_string_to_metric_families(self.page("metrics")) for one in family.samples]
         (id_,) = [
-            one.labels["cluster"] for one in samples
+            one.labels["cluster"]
+            for one in samples
             if one.name == "offsetwatch_cluster_info" and one.labels["name"] == cluster
-        ]  # fmt: skip
+        ]
         return sum(
-            one.value for one in samples
+            one.value
+            for one in samples
             if one.name == "offsetwatch_probe_records_acknowledged_total" and one.labels["cluster"] == id_
-        )  # fmt: skip
+        )
 
     def incidents(self, state: str) -> list[dict[str, Any]]:
         told = json.loads(self.page("status"))["incidents"]
@@ -168,9 +170,11 @@ def end(child: subprocess.Popen[str]) -> None:
 def check_that_both_are_watched_while_the_third_is_tried(monitor: Monitor) -> None:
     monitor.until(lambda: "the status page is served at " in monitor.said)
     wanted = {
-        ("orders-eu", "offsetwatch-records"), ("orders-eu", "offsetwatch-transactions"), ("billing", "bills-records"),
+        ("orders-eu", "offsetwatch-records"),
+        ("orders-eu", "offsetwatch-transactions"),
+        ("billing", "bills-records"),
         ("billing", "bills-transactions"),
-    }  # fmt: skip
+    }
     monitor.until(lambda: monitor.partitions() == wanted)
     monitor.until(lambda: "nowhere: its probes cannot start, and are tried again: " in monitor.said)
     assert "clusters.nowhere.bootstrap: no broker answers at" in monitor.said
@@ -216,8 +220,9 @@ def check_what_commands_say(folder: Path) -> None:
     assert listed and {json.loads(line)["cluster_name"] for line in listed} == {"billing"}
     unknown = offsetwatch("findings", "--cluster", "order", cwd=folder)
     assert (unknown.returncode, unknown.stderr) == (
-        2, "offsetwatch: --cluster: nothing is known of a cluster order; known are: orders-eu, billing\n",
-    )  # fmt: skip
+        2,
+        "offsetwatch: --cluster: nothing is known of a cluster order; known are: orders-eu, billing\n",
+    )
     for name, words in {"said-doctor": ["--debug", "doctor"], "said-report": ["report"]}.items():
         done = offsetwatch(*words, cwd=folder)
         (folder / name).write_text(done.stdout + done.stderr)

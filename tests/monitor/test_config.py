@@ -255,8 +255,11 @@ def test_how_a_store_is_reached_may_stand_in_the_configuration_and_its_secrets_i
     environment = {"AWS_REGION": "there", "OTHER": "x"}
     config.lend_storage(environment)
     assert environment == {
-        "AWS_REGION": "there", "AWS_SECRET_ACCESS_KEY": SECRET, "OTHER": "x", "AZURE_STORAGE_KEY": "x"
-    }, "what is set is above it"  # fmt: skip
+        "AWS_REGION": "there",
+        "AWS_SECRET_ACCESS_KEY": SECRET,
+        "OTHER": "x",
+        "AZURE_STORAGE_KEY": "x",
+    }, "what is set is above it"
     (tmp_path / "key").unlink()
     with pytest.raises(ConfigError) as refused:
         config.lend_storage({"OTHER": "x"})

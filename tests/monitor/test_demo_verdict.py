@@ -54,14 +54,17 @@ CASES: list[tuple[str, tuple[Finding, ...], Sequence[Provoked], int]] = [
     ("what the policy allows", (*BOTH, finding("poll-skip", **SKIPPED)), [PROVOKED], 0),
     ("conditions judge nothing", (*BOTH, *OPENED), [PROVOKED], 0),
     ("observations judge nothing", (*BOTH, finding("foreign-record")), [PROVOKED], 0),
-]  # fmt: skip
+]
 
 LEADERLESS = Leaderless(
-    topic="t", places=Places(aborted=3, committed=3, elsewhere=1), killed=2, at=NOON,
+    topic="t",
+    places=Places(aborted=3, committed=3, elsewhere=1),
+    killed=2,
+    at=NOON,
     aborted=Held(transactional_id="a", txn=11, sent={}, told="aborted"),
     committed=Held(transactional_id="c", txn=22, sent={}, told="committed"),
     skipped=lambda: Counter([("t", 3, "a"), ("t", 3, "c"), ("t", 3, "ordinary")]),
-)  # fmt: skip
+)
 
 
 TRIED = Killed(topic="t", at=NOON, skipped=LEADERLESS.skipped)
@@ -72,22 +75,30 @@ def of_transaction(anomaly: str, txn: int, transactional_id: str, **more: Any) -
 
 
 ALL_THREE = (
-    of_transaction("G1a", 11, "a"), of_transaction("lost-write", 22, "c"), of_transaction("torn-transaction", 22, "c"),
-)  # fmt: skip
+    of_transaction("G1a", 11, "a"),
+    of_transaction("lost-write", 22, "c"),
+    of_transaction("torn-transaction", 22, "c"),
+)
 CASES += [
     ("no leader: all three", ALL_THREE, [LEADERLESS], 0),
-    *((f"no leader: without {ALL_THREE[i].anomaly}", (*ALL_THREE[:i], *ALL_THREE[i + 1 :]), [LEADERLESS], 1)
-      for i in range(3)),
+    *(
+        (f"no leader: without {ALL_THREE[i].anomaly}", (*ALL_THREE[:i], *ALL_THREE[i + 1 :]), [LEADERLESS], 1)
+        for i in range(3)
+    ),
     ("an ordinary probe's transaction", (*ALL_THREE, of_transaction("G1a", 33, "ordinary")), [LEADERLESS], 0),
     ("a transaction whose markers are there", (*ALL_THREE, of_transaction("G1a", 33, "other")), [LEADERLESS], 1),
     ("readers went over what was lost", (*ALL_THREE, finding("poll-skip")), [LEADERLESS], 0),
     ("readers went over something elsewhere", (*ALL_THREE, finding("poll-skip", partition=4)), [LEADERLESS], 1),
     ("a duplicate is no part of it", (*ALL_THREE, finding("duplicate")), [LEADERLESS], 1),
     ("the duplicates instead", BOTH, [TRIED, PROVOKED], 0),
-    ("the duplicates instead, and a marker that is missing",
-     (*BOTH, of_transaction("G1a", 33, "ordinary")), [TRIED, PROVOKED], 0),
+    (
+        "the duplicates instead, and a marker that is missing",
+        (*BOTH, of_transaction("G1a", 33, "ordinary")),
+        [TRIED, PROVOKED],
+        0,
+    ),
     ("nothing but tried", (), [TRIED], 1),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("found", "provoked", "code"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
@@ -151,9 +162,15 @@ def test_what_a_coordinator_says_of_markers_that_it_did_not_write() -> None:
 
 TOPICS = tuple(f"offsetwatch-{name}" for name in ("records", "registers", "transactions", "transform-in", "out"))
 STATE = {
-    "topic": "t", "partition": 3, "log_end": 1_234, "last_stable": 1_230, "frontier": 1_100, "unseen": 0, "now": NOON,
+    "topic": "t",
+    "partition": 3,
+    "log_end": 1_234,
+    "last_stable": 1_230,
+    "frontier": 1_100,
+    "unseen": 0,
+    "now": NOON,
     "readers": [{"process": 1, "position": 1_200, "mode": "assign"}],
-}  # fmt: skip
+}
 
 
 def shown(now: Snapshot, width: int, height: int) -> list[str]:
@@ -166,12 +183,22 @@ def shown(now: Snapshot, width: int, height: int) -> list[str]:
 def snapshot(duplicates: int = 1) -> Snapshot:
     rows = events(*[duplicate(seq) for seq in range(duplicates)]).to_pylist() if duplicates else []
     return Snapshot(
-        step="provoked", elapsed=31, limit=90, cluster="Kafka, 3 brokers", url="http://127.0.0.1:1/",
-        sent=4_321, sent_rate=399.6, states=[STATE | {"topic": t, "partition": p} for t in TOPICS for p in range(6)],
-        checked_until=1.26, batch_seconds=0.61, rows_rate=399, batches=12, allowed=17,
+        step="provoked",
+        elapsed=31,
+        limit=90,
+        cluster="Kafka, 3 brokers",
+        url="http://127.0.0.1:1/",
+        sent=4_321,
+        sent_rate=399.6,
+        states=[STATE | {"topic": t, "partition": p} for t in TOPICS for p in range(6)],
+        checked_until=1.26,
+        batch_seconds=0.61,
+        rows_rate=399,
+        batches=12,
+        allowed=17,
         events=finding_events(rows, NOON, 10.0),
         told=[StoryLine(30.0 + n, f"line {n} of the story") for n in range(11)],
-    )  # fmt: skip
+    )
 
 
 def test_the_screen_before_anything_is_known() -> None:
@@ -182,10 +209,19 @@ def test_the_screen_before_anything_is_known() -> None:
 def test_the_screen_shows_figures_partitions_and_findings_with_evidence() -> None:
     text = "\n".join(shown(snapshot(), 120, 40))
     parts = [
-        "sent 4,321 (400/s)", "log time 1.3 s behind", "batch 0.6 s", "399 rows/s, 12 batches", "1,234", "1,100",
-        "readers' lag 30 records", "http://127.0.0.1:1/", "31 s of 90 s",
-        "warning duplicate raised in t/3", "offsets=[4, 9]", "17 more are observations, or allowed",
-    ]  # fmt: skip
+        "sent 4,321 (400/s)",
+        "log time 1.3 s behind",
+        "batch 0.6 s",
+        "399 rows/s, 12 batches",
+        "1,234",
+        "1,100",
+        "readers' lag 30 records",
+        "http://127.0.0.1:1/",
+        "31 s of 90 s",
+        "warning duplicate raised in t/3",
+        "offsets=[4, 9]",
+        "17 more are observations, or allowed",
+    ]
     for part in parts:
         assert part in text, part
 
@@ -221,8 +257,10 @@ def test_of_a_condition_that_many_share_one_line_is_told() -> None:
     )
     told = demo_view.worth_telling(happened)
     assert [(one.anomaly, one.partition) for one in told] == [
-        ("under-replicated-probe-topic", 0), ("duplicate", 3), ("duplicate", 3),
-    ]  # fmt: skip
+        ("under-replicated-probe-topic", 0),
+        ("duplicate", 3),
+        ("duplicate", 3),
+    ]
 
 
 def test_lines_for_where_there_is_no_terminal() -> None:

@@ -19,9 +19,12 @@ from probes.topology import Broker
 from tests.monitor.commands import offsetwatch, silent_address
 
 SAFE = {
-    "cleanup.policy": "delete", "min.insync.replicas": "2", "retention.ms": "86400000", "retention.bytes": "-1",
+    "cleanup.policy": "delete",
+    "min.insync.replicas": "2",
+    "retention.ms": "86400000",
+    "retention.bytes": "-1",
     "unclean.leader.election.enable": "false",
-}  # fmt: skip
+}
 TOPIC = TopicView("id", ((1, 2, 3), (2, 3, 1), (3, 1, 2)) * 2, (1, 2, 3) * 2, SAFE)
 BROKERS = tuple(Broker(node, f"b{node}:9092") for node in (1, 2, 3))
 CONFIG = TopicsConfig()
@@ -117,9 +120,11 @@ def test_all_that_is_wrong_with_a_configuration_is_one_line_each(tmp_path: Path)
     assert all(one["state"] == "bad" for one in answers if one["about"] == "configuration")
     assert {"python", "java", "jars"} <= {one["about"] for one in answers}, "what needs no configuration is answered"
     begins = [
-        "OFFSETWATCH_PROBE__X: there is no key probe; ", "offsetwatch.toml: probes.writr: unknown key; ",
-        "OFFSETWATCH_JOB__CORES: job.cores: ", "offsetwatch.toml: alerts.metrics_port: ",
-    ]  # fmt: skip
+        "OFFSETWATCH_PROBE__X: there is no key probe; ",
+        "offsetwatch.toml: probes.writr: unknown key; ",
+        "OFFSETWATCH_JOB__CORES: job.cores: ",
+        "offsetwatch.toml: alerts.metrics_port: ",
+    ]
     assert len(complaints) == len(begins)
     assert all(any(one.startswith(begin) for one in complaints) for begin in begins), complaints
     other = offsetwatch("findings", cwd=tmp_path, **wrong)
@@ -184,9 +189,11 @@ def test_each_of_several_clusters_is_asked_and_two_names_of_one_are_bad(kafka: L
     told = [json.loads(line) for line in done.stdout.splitlines()]
     about = [(one["cluster"], one["about"], one["state"]) for one in told if "cluster" in one]
     assert [one for one in about if one[1] == "cluster"] == [
-        ("orders-eu", "cluster", "ok"), ("same", "cluster", "ok"), ("same", "cluster", "bad"),
+        ("orders-eu", "cluster", "ok"),
+        ("same", "cluster", "ok"),
+        ("same", "cluster", "bad"),
         ("nowhere", "cluster", "bad"),
-    ]  # fmt: skip
+    ]
     (same,) = [one["detail"] for one in told if one.get("cluster") == "same" and one["state"] == "bad"]
     assert same == "it is the same cluster as orders-eu: only one of them can be watched"
     assert {one[0] for one in about if one[1] == "producer settings"} == {"orders-eu", "same"}
@@ -194,7 +201,11 @@ def test_each_of_several_clusters_is_asked_and_two_names_of_one_are_bad(kafka: L
 
 def test_the_table_has_a_heading_for_each_cluster() -> None:
     shown = doctor.table(
-        [Answer("java", "ok", "17"), Answer("cluster", "ok", "x", "a"), Answer("connection", "ok", "y", "a"),
-         Answer("cluster", "bad", "z", "b")]
-    )  # fmt: skip
+        [
+            Answer("java", "ok", "17"),
+            Answer("cluster", "ok", "x", "a"),
+            Answer("connection", "ok", "y", "a"),
+            Answer("cluster", "bad", "z", "b"),
+        ]
+    )
     assert [str(cell) for cell in shown.columns[1].cells] == ["java", "a", "cluster", "connection", "b", "cluster"]

@@ -81,5 +81,6 @@ def test_what_is_lost_comes_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     code, said = drained(monkeypatch, tmp_path, missing={("records", 0): [Run(8, 1, 4, 1)]}, **held)
     assert (code, said[0]) == (1, "lost: records/0 value 8/1, acknowledged at offset 4")
     assert drained(monkeypatch, tmp_path) == (
-        0, ["9,000 acknowledged records, 2 rounds: 0 lost, 0 expired (below the log start)"],
-    )  # fmt: skip
+        0,
+        ["9,000 acknowledged records, 2 rounds: 0 lost, 0 expired (below the log start)"],
+    )

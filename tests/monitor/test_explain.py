@@ -25,9 +25,18 @@ TXN = 8142398312791225829
 
 def slice_(f: str, process: int, at: float, **more: Any) -> Slice:
     given: dict[str, Any] = {
-        "cluster": "c", "topic_id": "t-id", "topic": "t", "partition": 3, "run": "r", "process": process, "op": 1,
-        "slice": 1, "type": "ok", "invoked": NOON + at * S, "completed": NOON + (at + 0.1) * S,
-    }  # fmt: skip
+        "cluster": "c",
+        "topic_id": "t-id",
+        "topic": "t",
+        "partition": 3,
+        "run": "r",
+        "process": process,
+        "op": 1,
+        "slice": 1,
+        "type": "ok",
+        "invoked": NOON + at * S,
+        "completed": NOON + (at + 0.1) * S,
+    }
     return Slice(f=f, **(given | more))  # type: ignore[arg-type]
 
 
@@ -40,18 +49,40 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
         slice_("start", READER, -60, kind="reader", settings={"name": "reader-1"}),
         slice_("start", OTHER, -60, kind="reader", settings={"name": "reader-2"}),
         slice_(
-            "txn", WRITER, 0, sent=[Run(WRITER, 5, 100, 4)], txn=TXN, transactional_id="tx-1", txn_intent="commit",
+            "txn",
+            WRITER,
+            0,
+            sent=[Run(WRITER, 5, 100, 4)],
+            txn=TXN,
+            transactional_id="tx-1",
+            txn_intent="commit",
             end_invoked=NOON + 0.05 * S,
         ),
-        slice_("poll", READER, 1, polled=[Run(WRITER, 1, 96, 8)], position_before=96, position_after=105,
-               isolation="read_committed", mode="assign"),
-        slice_("poll", OTHER, 2, polled=[Run(WRITER, 1, 96, 5)], position_before=96, position_after=104,
-               isolation="read_committed", mode="assign"),
+        slice_(
+            "poll",
+            READER,
+            1,
+            polled=[Run(WRITER, 1, 96, 8)],
+            position_before=96,
+            position_after=105,
+            isolation="read_committed",
+            mode="assign",
+        ),
+        slice_(
+            "poll",
+            OTHER,
+            2,
+            polled=[Run(WRITER, 1, 96, 5)],
+            position_before=96,
+            position_after=104,
+            isolation="read_committed",
+            mode="assign",
+        ),
         slice_("poll", OTHER, 3, polled=[Run(WRITER, 9, 104, 5)], position_before=104, position_after=109),
         slice_("poll", READER, 4, polled=[Run(WRITER, 6, 101, 1)], partition=2),
         slice_("poll", READER, 4_000, polled=[Run(WRITER, 6, 101, 1)], position_before=0, position_after=200),
         slice_("send", BLIND, 5, type="info", error="_TIMED_OUT", sent=[Run(BLIND, 0, None, 3)]),
-    ]  # fmt: skip
+    ]
     write_deltalake(str(folder), to_table(rows), partition_by=["date"])
     return folder
 
@@ -157,9 +188,11 @@ def test_the_screen_calls_clients_by_their_names(history: Path) -> None:
     explained = find(history.parent, history, Wanted(lost.id[:8]), NOON + 9 * S)
     shown = [line.plain for line in lines(explained, NOON + 9 * S, 80)]
     assert shown[:4] == [
-        "critical lost-write in t/3", "open, since 2024-10-04 12:00:00 UTC, for 9 s", "",
+        "critical lost-write in t/3",
+        "open, since 2024-10-04 12:00:00 UTC, for 9 s",
+        "",
         "Value transactions-1:3680/6 was passed by reader-2.",
-    ]  # fmt: skip
+    ]
     who = shown.index("Who did what with the first of its records")
     assert shown[who + 1] == "10-04 12:00:00.000 transactions-1 sent transactions-1:3680/6 to offset 101 (ok)"
     assert "10-04 12:00:01.100 reader-1 was given transactions-1:3680/6 at offset 101" in "\n".join(shown)
@@ -211,9 +244,15 @@ def test_an_incident_is_explained_by_the_first_of_its_own_name_in_its_present_sp
     assert naming(Explained(since, [sign])) is sign
 
 
-@pytest.mark.parametrize(("at", "message", "others"), [
-    (None, "broker 2", [0]), (7_300, "broker 2", [0]), (60, "broker 3", [7_200]), (-60, "broker 3", [7_200]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("at", "message", "others"),
+    [
+        (None, "broker 2", [0]),
+        (7_300, "broker 2", [0]),
+        (60, "broker 3", [7_200]),
+        (-60, "broker 3", [7_200]),
+    ],
+)
 def test_each_of_several_incidents_of_one_id_can_be_asked_for(
     tmp_path: Path, at: float | None, message: str, others: list[float]
 ) -> None:
@@ -228,8 +267,9 @@ def test_each_of_several_incidents_of_one_id_can_be_asked_for(
     found = find(tables, tables / "history", Wanted(id_, asked_at), NOON + 10_000 * S)
     assert found.incident is not None
     assert (found.incident.message, [one.first_since for one in found.others]) == (
-        f"{message} is away", [NOON + other * S for other in others],
-    )  # fmt: skip
+        f"{message} is away",
+        [NOON + other * S for other in others],
+    )
     assert not found.incident.open and found.findings
     screen = " ".join(str(line) for line in lines(found, NOON + 10_000 * S, 200))
     assert (
@@ -245,16 +285,29 @@ def test_of_many_findings_those_of_its_own_name_and_losses_are_shown() -> None:
     rows += [row("lost-write", n) for n in range(400, 412)] + [row("log-truncation", n) for n in range(412, 417)]
     found = Explained(incident(anomaly="log-truncation"), rows)
     assert [(one["anomaly"], one["id"]) for one in shown(found)] == [
-        ("log-truncation", 412), ("lost-write", 400), ("inconsistent-offsets", 0),
-        ("log-truncation", 413), ("lost-write", 401), ("inconsistent-offsets", 1),
-        ("log-truncation", 414), ("lost-write", 402), ("inconsistent-offsets", 2), ("log-truncation", 415),
-    ]  # fmt: skip
+        ("log-truncation", 412),
+        ("lost-write", 400),
+        ("inconsistent-offsets", 0),
+        ("log-truncation", 413),
+        ("lost-write", 401),
+        ("inconsistent-offsets", 1),
+        ("log-truncation", 414),
+        ("lost-write", 402),
+        ("inconsistent-offsets", 2),
+        ("log-truncation", 415),
+    ]
     assert shown(Explained(None, rows[:20])) == rows[:10], "in order, where all have one name"
 
 
-@pytest.mark.parametrize(("state", "evidence", "at"), [
-    ("raised", "{}", 0), ("open", "{}", 600), ("closed", '{"lasted_s": 14.9}', 585.1), ("closed", "{}", 0),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("state", "evidence", "at"),
+    [
+        ("raised", "{}", 0),
+        ("open", "{}", 600),
+        ("closed", '{"lasted_s": 14.9}', 585.1),
+        ("closed", "{}", 0),
+    ],
+)
 def test_what_a_condition_tells_is_of_its_newest_spell(state: str, evidence: str, at: float) -> None:
     row = {"state": state, "evidence": evidence, "first_at": NOON, "at": NOON + 600 * S}
     assert began(row) == NOON + at * S

@@ -60,8 +60,9 @@ def test_a_topic_that_is_only_in_the_log_is_known(tmp_path: Path) -> None:
     assert done.returncode == 0 and " duplicate t/3" not in done.stdout, done.stderr
     done = offsetwatch(*where, "--topic", "new", "--topic", "newer", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (
-        2, "offsetwatch: --topic: nothing is known of a topic newer; known are: new, t\n"
-    )  # fmt: skip
+        2,
+        "offsetwatch: --topic: nothing is known of a topic newer; known are: new, t\n",
+    )
 
 
 def test_a_folder_without_its_findings_is_not_healthy(tmp_path: Path) -> None:
@@ -126,8 +127,13 @@ def test_each_finding_is_listed_when_asked_for(data: Path, tmp_path: Path) -> No
     done = offsetwatch("findings", "--data", str(data), "--all", cwd=tmp_path, COLUMNS="160")
     rows = [line for line in done.stdout.splitlines() if " 2024-10-04 " in line and not line.startswith("Nothing")]
     assert [row.split()[4] for row in rows] == [
-        "unseen", "suspected", "duplicate", "poll-skip", "G1a", "foreign-record",
-    ]  # fmt: skip
+        "unseen",
+        "suspected",
+        "duplicate",
+        "poll-skip",
+        "G1a",
+        "foreign-record",
+    ]
     assert f"{DUPLICATE.id} 2024-10-04 12:00:05 critical duplicate t/3\n  a duplicate happened\n" in done.stdout
     assert "writer=7  seq=1  offsets=[4, 9]" in done.stdout
     assert f"(explained by {DUPLICATE.id})" in done.stdout
@@ -138,13 +144,27 @@ def test_json_lines(data: Path, tmp_path: Path) -> None:
     done = offsetwatch("findings", "--data", str(data), "--json", "--anomaly", "duplicate", cwd=tmp_path)
     (shown,) = [json.loads(line) for line in done.stdout.splitlines()]
     assert shown == {
-        "id": DUPLICATE.id, "anomaly": "duplicate", "severity": "critical", "cluster": "c", "cluster_name": None,
-        "topic_id": "t-id", "topic": "t", "partition": 3, "message": "a duplicate happened",
+        "id": DUPLICATE.id,
+        "anomaly": "duplicate",
+        "severity": "critical",
+        "cluster": "c",
+        "cluster_name": None,
+        "topic_id": "t-id",
+        "topic": "t",
+        "partition": 3,
+        "message": "a duplicate happened",
         "evidence": {"writer": 7, "seq": 1, "offsets": [4, 9]},
-        "context": {}, "at": "2024-10-04T12:00:05Z", "decidable": "2024-10-04T12:00:05Z", "implied_by": None,
-        "batch": None, "recorded": "2024-10-04T12:00:05.500000Z", "state": "raised",
-        "first_at": "2024-10-04T12:00:05Z", "opened": 1, "incident": DUPLICATE.id,
-    }  # fmt: skip
+        "context": {},
+        "at": "2024-10-04T12:00:05Z",
+        "decidable": "2024-10-04T12:00:05Z",
+        "implied_by": None,
+        "batch": None,
+        "recorded": "2024-10-04T12:00:05.500000Z",
+        "state": "raised",
+        "first_at": "2024-10-04T12:00:05Z",
+        "opened": 1,
+        "incident": DUPLICATE.id,
+    }
 
 
 FILTERS: list[tuple[Filter, set[str]]] = [
@@ -167,8 +187,21 @@ def test_filters(data: Path, wanted: Filter, shown: set[str]) -> None:
 
 
 def test_the_options_are_the_filters(data: Path, tmp_path: Path) -> None:
-    options = ["--severity", "critical", "--kind", "violation", "--state", "raised", "--topic", "t", "--partition", "3",
-               "--since", "2024-10-04T12:00:05", "--json"]  # fmt: skip
+    options = [
+        "--severity",
+        "critical",
+        "--kind",
+        "violation",
+        "--state",
+        "raised",
+        "--topic",
+        "t",
+        "--partition",
+        "3",
+        "--since",
+        "2024-10-04T12:00:05",
+        "--json",
+    ]
     done = offsetwatch("findings", "--data", str(data), *options, cwd=tmp_path)
     assert [json.loads(line)["anomaly"] for line in done.stdout.splitlines()] == ["duplicate"]
 

@@ -29,9 +29,11 @@ def disk(tmp_path: Path) -> Iterator[Disk]:
 def test_a_full_disk_is_said_once_and_all_goes_on_where_there_is_room_again(disk: Disk, tmp_path: Path) -> None:
     with LocalKafka(tmp_path / "kafka", brokers=1) as kafka:
         given = FEW | {
-            "OFFSETWATCH_DATA": str(disk.at / "data"), "OFFSETWATCH_CLUSTER__BOOTSTRAP": kafka.bootstrap,
-            "OFFSETWATCH_PROBES__RUN": "full", "OFFSETWATCH_PROBES__TOPICS__PREFIX": f"full-{tmp_path.name}"[:60],
-        }  # fmt: skip
+            "OFFSETWATCH_DATA": str(disk.at / "data"),
+            "OFFSETWATCH_CLUSTER__BOOTSTRAP": kafka.bootstrap,
+            "OFFSETWATCH_PROBES__RUN": "full",
+            "OFFSETWATCH_PROBES__TOPICS__PREFIX": f"full-{tmp_path.name}"[:60],
+        }
         host = Host(tmp_path / "host", given)
         host.start("monitor", "--probes")
         try:

@@ -35,6 +35,10 @@ print(held > 100_000_000, resident() - before < held / 2, len(kept))
 def test_memory_that_was_freed_is_given_back(every: float, given: bool) -> None:
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM.format(every=every).replace("+ 20", "+ 20" if given else "+ 1")],
-        capture_output=True, text=True, check=True, cwd=PROJECT, timeout=300,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=PROJECT,
+        timeout=300,
+    )
     assert done.stdout.split() == ["True", str(given), "782"]

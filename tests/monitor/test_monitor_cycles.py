@@ -23,10 +23,15 @@ NO_JAR = "cycles are searched in memory: GraphFrames' jar"
 def watched(folder: Path, engine: str) -> tuple[list[dict[str, object]], str]:
     """The alerts' log and what the command said, once it has searched all of the log and was stopped."""
     child = started(
-        "monitor", "--data", "data", cwd=folder,
-        OFFSETWATCH_JOB__CYCLES__EVERY="0.2", OFFSETWATCH_JOB__CYCLES__ENGINE=engine,
-        OFFSETWATCH_ALERTS__METRICS="false", OFFSETWATCH_ALERTS__LOG="alerts.log",
-    )  # fmt: skip
+        "monitor",
+        "--data",
+        "data",
+        cwd=folder,
+        OFFSETWATCH_JOB__CYCLES__EVERY="0.2",
+        OFFSETWATCH_JOB__CYCLES__ENGINE=engine,
+        OFFSETWATCH_ALERTS__METRICS="false",
+        OFFSETWATCH_ALERTS__LOG="alerts.log",
+    )
     try:
         limit = time.monotonic() + 400
         alerts = folder / "alerts.log"

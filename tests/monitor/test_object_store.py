@@ -56,11 +56,15 @@ def proxy(server: int) -> Iterator[Proxy]:
 
 def host(name: str, folder: Path, kafka: LocalKafka, port: int) -> Host:
     """One that shares nothing but the bucket; a probe host where it has a run."""
-    given = OFTEN | environment(port) | {
-        "OFFSETWATCH_CLUSTER__BOOTSTRAP": kafka.bootstrap,
-        "OFFSETWATCH_JOB__HISTORY": URL,
-        "OFFSETWATCH_PROBES__KNOWN_RUNS": json.dumps([run for other, run in RUNS.items() if other != name]),
-    }  # fmt: skip
+    given = (
+        OFTEN
+        | environment(port)
+        | {
+            "OFFSETWATCH_CLUSTER__BOOTSTRAP": kafka.bootstrap,
+            "OFFSETWATCH_JOB__HISTORY": URL,
+            "OFFSETWATCH_PROBES__KNOWN_RUNS": json.dumps([run for other, run in RUNS.items() if other != name]),
+        }
+    )
     if name in RUNS:
         given["OFFSETWATCH_PROBES__RUN"] = RUNS[name]
     return Host(folder / name, given)
@@ -175,20 +179,28 @@ WRONG = {
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["probe", "run"], ["probe", "drain"], ["probe", "gone", "7"], ["monitor"], ["explain", "abcd"], ["report"],
-        ["sql", "select 1"], ["export", "out.jsonl"], ["findings", "--topic", "t"],
+        ["probe", "run"],
+        ["probe", "drain"],
+        ["probe", "gone", "7"],
+        ["monitor"],
+        ["explain", "abcd"],
+        ["report"],
+        ["sql", "select 1"],
+        ["export", "out.jsonl"],
+        ["findings", "--topic", "t"],
     ],
     ids=" ".join,
-)  # fmt: skip
+)
 def test_a_bucket_that_is_not_there_ends_a_command_with_a_line(
     arguments: list[str], server: int, tmp_path: Path
 ) -> None:
     refused = offsetwatch(*arguments, cwd=tmp_path, **(environment(server) | WRONG))
     at = f"http://127.0.0.1:{server}"
     assert (refused.returncode, refused.stderr) == (
-        2, "offsetwatch: The probe log at s3://nobody/history cannot be reached: "
+        2,
+        "offsetwatch: The probe log at s3://nobody/history cannot be reached: "
         f"{at} says NoSuchBucket: The specified bucket does not exist.\n",
-    )  # fmt: skip
+    )
 
 
 def test_a_store_without_conditional_puts_ends_the_probes_with_a_line(proxy: Proxy, tmp_path: Path) -> None:

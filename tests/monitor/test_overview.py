@@ -85,8 +85,12 @@ def test_of_what_is_equally_bad_data_come_first_and_then_what_says_why() -> None
         replace(finding(name, (), "opened", evidence={"writer": "w"}), at=LOST.at - back * 1_000_000)
         for name, back in (("stuck-producer", 30), ("refused-writes", 20), ("cluster-unreachable", 10))
     ]
-    for found, first in ((older[:1], ""), (older[:2], "refused-writes"), (older, "cluster-unreachable"),
-                         ([*older, LOST], "lost-write")):  # fmt: skip
+    for found, first in (
+        (older[:1], ""),
+        (older[:2], "refused-writes"),
+        (older, "cluster-unreachable"),
+        ([*older, LOST], "lost-write"),
+    ):
         assert (f" critical, first {first} in " in said(*found)) == bool(first)
 
 
@@ -166,7 +170,7 @@ def test_open_comes_before_over_and_counts_come_last() -> None:
         "Only counted: 5 rebalance; --all lists them",
         "",
         f"What happened, and what to do: offsetwatch explain {LOST.id[:6]}",
-    ]  # fmt: skip
+    ]
 
 
 def states(*rows: tuple[int, float, float, str | None]) -> pa.Table:
@@ -192,7 +196,7 @@ def states(*rows: tuple[int, float, float, str | None]) -> pa.Table:
 )
 def test_how_far_things_are_checked(
     rows: Sequence[tuple[int, float, float, str | None]], expected: tuple[int, int, list[str]]
-) -> None:  # fmt: skip
+) -> None:
     newest, through, failed = expected
     assert checked(states(*rows)) == Checked(NOON + newest * S, NOON + through * S, failed)
     assert checked(states()) == Checked(None, None)

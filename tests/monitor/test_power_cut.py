@@ -45,8 +45,13 @@ def at_work(host: Host) -> Iterator[None]:
     with (host.folder / "out.txt").open("w") as out, (host.folder / "err.txt").open("w") as err:
         host.child = subprocess.Popen(
             [*IN_A_BOOT, str(boot), *COMMAND, "monitor", "--probes"],
-            cwd=host.folder, env=environment(host.given), stdout=out, stderr=err, text=True, start_new_session=True,
-        )  # fmt: skip
+            cwd=host.folder,
+            env=environment(host.given),
+            stdout=out,
+            stderr=err,
+            text=True,
+            start_new_session=True,
+        )
     try:
         yield
     finally:
@@ -68,9 +73,11 @@ def _all_of(host: Host) -> list[psutil.Process]:
 def test_after_a_power_cut_all_goes_on_by_itself(disk: Disk, tmp_path: Path) -> None:
     with LocalKafka(tmp_path / "kafka", brokers=1) as kafka:
         given = FEW | {
-            "OFFSETWATCH_DATA": str(disk.at / "data"), "OFFSETWATCH_CLUSTER__BOOTSTRAP": kafka.bootstrap,
-            "OFFSETWATCH_PROBES__RUN": "power", "OFFSETWATCH_PROBES__TOPICS__PREFIX": f"cut-{tmp_path.name}"[:60],
-        }  # fmt: skip
+            "OFFSETWATCH_DATA": str(disk.at / "data"),
+            "OFFSETWATCH_CLUSTER__BOOTSTRAP": kafka.bootstrap,
+            "OFFSETWATCH_PROBES__RUN": "power",
+            "OFFSETWATCH_PROBES__TOPICS__PREFIX": f"cut-{tmp_path.name}"[:60],
+        }
         host = Host(tmp_path / "host", given)
         log = host.data / "tables" / "history" / "_delta_log"
         with at_work(host):

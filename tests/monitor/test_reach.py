@@ -74,9 +74,11 @@ def asking_for_a_login(folder: Path) -> Iterator[str]:
 
 def login(password: str) -> dict[str, str]:
     return {
-        "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "a",
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "a",
         "sasl.password": password,
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.kafka

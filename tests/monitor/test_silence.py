@@ -133,9 +133,12 @@ def tell_of(url: str, id_: str) -> None:
     now = datetime.now(UTC)
     matcher = {"name": "cluster", "value": "EmAw", "isRegex": True, "isEqual": True}
     document = {
-        "matchers": [matcher], "startsAt": now.isoformat(), "endsAt": (now + timedelta(hours=2)).isoformat(),
-        "createdBy": "offsetwatch", "comment": WORD.format(id_),
-    }  # fmt: skip
+        "matchers": [matcher],
+        "startsAt": now.isoformat(),
+        "endsAt": (now + timedelta(hours=2)).isoformat(),
+        "createdBy": "offsetwatch",
+        "comment": WORD.format(id_),
+    }
     asked = urllib.request.Request(
         f"{url}/api/v2/silences", json.dumps(document).encode(), {"Content-Type": "application/json"}
     )

@@ -107,9 +107,10 @@ def test_it_takes_over_from_one_that_is_killed_and_tells_each_finding_once(tmp_p
     config = load(None, {"OFFSETWATCH_DATA": str(tmp_path / "data")})
     tables, parts = config.job.tables_path, duplicates(6)
     asked = {
-        "OFFSETWATCH_DATA": str(tmp_path / "data"), "OFFSETWATCH_ALERTS__METRICS": "false",
+        "OFFSETWATCH_DATA": str(tmp_path / "data"),
+        "OFFSETWATCH_ALERTS__METRICS": "false",
         "OFFSETWATCH_JOB__SHUFFLE_PARTITIONS": "2",
-    }  # fmt: skip
+    }
     first_s, second_s = tmp_path / "first", tmp_path / "second"
     first_s.mkdir()
     second_s.mkdir()

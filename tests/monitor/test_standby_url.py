@@ -80,9 +80,11 @@ def test_it_waits_for_the_lease_and_another_is_refused(tables: TableUrl, server:
         taken.listen()
         port = str(taken.getsockname()[1])
         asked = environment(server) | {
-            "OFFSETWATCH_JOB__TABLES": str(tables), "OFFSETWATCH_ALERTS__METRICS_PORT": port,
-            "JAVA_HOME": str(tmp_path / "none"), "PATH": str(tmp_path),  # it prepares in vain, and says nothing of it
-        }  # fmt: skip
+            "OFFSETWATCH_JOB__TABLES": str(tables),
+            "OFFSETWATCH_ALERTS__METRICS_PORT": port,
+            "JAVA_HOME": str(tmp_path / "none"),
+            "PATH": str(tmp_path),  # it prepares in vain, and says nothing of it
+        }
         at_work = f"another monitor (process {holder.pid} on {socket.gethostname()}) is at work on {tables}."
         refused = offsetwatch("monitor", cwd=tmp_path, **asked)
         assert refused.returncode == 2 and refused.stderr.splitlines()[-1] == f"offsetwatch: {at_work}", refused
@@ -98,15 +100,15 @@ def test_it_waits_for_the_lease_and_another_is_refused(tables: TableUrl, server:
 
 
 @pytest.mark.evening
-def test_a_store_that_goes_away_as_it_takes_over_is_waited_for(
-    tables: TableUrl, server: int, tmp_path: Path
-) -> None:  # fmt: skip
+def test_a_store_that_goes_away_as_it_takes_over_is_waited_for(tables: TableUrl, server: int, tmp_path: Path) -> None:
     """Nobody else is at work then. What comes after the tables is Spark, which has no Java here."""
     with proxy_to(server) as proxy, held(tables) as holder:
         asked = environment(proxy.server_port) | {
-            "OFFSETWATCH_JOB__TABLES": str(tables), "OFFSETWATCH_ALERTS__METRICS": "false",
-            "JAVA_HOME": str(tmp_path / "none"), "PATH": str(tmp_path),
-        }  # fmt: skip
+            "OFFSETWATCH_JOB__TABLES": str(tables),
+            "OFFSETWATCH_ALERTS__METRICS": "false",
+            "JAVA_HOME": str(tmp_path / "none"),
+            "PATH": str(tmp_path),
+        }
         with ended(started("monitor", "--standby", cwd=tmp_path, **asked)) as standby:
             until(lambda: any("standing by: " in line for line in said(tmp_path)), tmp_path)
             proxy.without = "findings"
@@ -159,10 +161,12 @@ def test_one_takes_over_from_the_other_and_each_finding_is_told_once(
 ) -> None:
     parts, log = duplicates(8), str(tables / "history")
     given = environment(server) | {
-        "OFFSETWATCH_JOB__TABLES": str(tables), "OFFSETWATCH_ALERTS__METRICS": "false",
+        "OFFSETWATCH_JOB__TABLES": str(tables),
+        "OFFSETWATCH_ALERTS__METRICS": "false",
         "OFFSETWATCH_JOB__CHECKPOINT": str(tables).replace("s3://", "s3a://").replace("tables", "checkpoint"),
-        "OFFSETWATCH_JOB__CYCLES__ENABLED": "false", "OFFSETWATCH_JOB__OBJECTIVES__LIVENESS": "86400",
-    }  # fmt: skip
+        "OFFSETWATCH_JOB__CYCLES__ENABLED": "false",
+        "OFFSETWATCH_JOB__OBJECTIVES__LIVENESS": "86400",
+    }
     first, second = (Host(tmp_path / name, given) for name in ("first", "second"))
 
     def log_of(some: slice) -> None:
@@ -197,8 +201,10 @@ def test_one_takes_over_from_the_other_and_each_finding_is_told_once(
         log_of(slice(6, 8))
         took.append(until(lambda: TAKES_OVER in first.said, first.folder))
         took.append(took[2] + until(lambda: found() == expected(parts), first.folder))
-        print("The lease was taken, and the next batch in the tables, {:.1f} and {:.1f} s after one stood still,"
-              " {:.1f} and {:.1f} s after one was killed".format(*took))  # fmt: skip
+        print(
+            "The lease was taken, and the next batch in the tables, {:.1f} and {:.1f} s after one stood still,"
+            " {:.1f} and {:.1f} s after one was killed".format(*took)
+        )
         assert max(took[0], took[2]) < 30, took
         first.stop()
     finally:
@@ -230,9 +236,11 @@ def test_a_store_that_goes_away_is_told_once_and_nothing_is_lost_or_twice(
     parts, log = duplicates(6), str(tables / "history")
     with proxy_to(server) as proxy:
         given = environment(proxy.server_port) | {
-            "OFFSETWATCH_JOB__TABLES": str(tables), "OFFSETWATCH_ALERTS__METRICS": "false",
-            "OFFSETWATCH_JOB__CYCLES__ENABLED": "false", "OFFSETWATCH_JOB__OBJECTIVES__LIVENESS": "20",
-        }  # fmt: skip
+            "OFFSETWATCH_JOB__TABLES": str(tables),
+            "OFFSETWATCH_ALERTS__METRICS": "false",
+            "OFFSETWATCH_JOB__CYCLES__ENABLED": "false",
+            "OFFSETWATCH_JOB__OBJECTIVES__LIVENESS": "20",
+        }
         if there:
             given["OFFSETWATCH_JOB__CHECKPOINT"] = str(tables / "checkpoint").replace("s3://", "s3a://")
         host = Host(tmp_path / "host", given)

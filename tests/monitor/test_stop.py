@@ -246,8 +246,12 @@ def test_a_stop_does_not_wait_for_a_batch_that_hangs(kafka: LocalKafka, tmp_path
     nothing of it is left running, and the next start goes on with it."""
     with running("monitor", "--probes", folder=tmp_path, kafka=kafka) as child:
         findings = tmp_path / "data" / "tables" / "partition_state"
-        until(lambda: DeltaTable.is_deltatable(str(findings)) and DeltaTable(str(findings)).version() > 2,
-              child, tmp_path, 480)  # fmt: skip
+        until(
+            lambda: DeltaTable.is_deltatable(str(findings)) and DeltaTable(str(findings)).version() > 2,
+            child,
+            tmp_path,
+            480,
+        )
         every = [one for one in psutil.Process(child.pid).children(recursive=True) if one.status() != "zombie"]
         workers = [one for one in every if "streaming_jobs.worker_daemon" in " ".join(one.cmdline())]
         assert workers

@@ -23,19 +23,31 @@ GB = 1_000_000_000
 
 def storage(**changed: Any) -> Storage:
     given: dict[str, Any] = {
-        "data": Path("/data"), "parts": [Part("journals", 5_000, 2), Part("tables/history", GB, 400, 120)],
-        "free": 100 * GB, "total": 200 * GB, "rate": 2.0 * GB, "span": DAY, "kept": 31 * DAY,
-    }  # fmt: skip
+        "data": Path("/data"),
+        "parts": [Part("journals", 5_000, 2), Part("tables/history", GB, 400, 120)],
+        "free": 100 * GB,
+        "total": 200 * GB,
+        "rate": 2.0 * GB,
+        "span": DAY,
+        "kept": 31 * DAY,
+    }
     return Storage(**(given | changed))
 
 
 @pytest.mark.parametrize(
     ("bytes_", "said"),
     [
-        (0, "0 B"), (999, "999 B"), (1_000, "1.0 kB"), (99_940, "99.9 kB"), (99_960, "100 kB"), (999_600, "1.0 MB"),
-        (12_345_678, "12.3 MB"), (4 * GB, "4.0 GB"), (2_000 * GB, "2.0 TB"),
+        (0, "0 B"),
+        (999, "999 B"),
+        (1_000, "1.0 kB"),
+        (99_940, "99.9 kB"),
+        (99_960, "100 kB"),
+        (999_600, "1.0 MB"),
+        (12_345_678, "12.3 MB"),
+        (4 * GB, "4.0 GB"),
+        (2_000 * GB, "2.0 TB"),
     ],
-)  # fmt: skip
+)
 def test_sizes_have_three_digits_at_most(bytes_: int, said: str) -> None:
     assert size(bytes_) == said
 

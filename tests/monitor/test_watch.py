@@ -92,15 +92,19 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ({"TOKEN": '{ env = "NO_SUCH_VARIABLE" }'},
-         "status.token: the environment variable NO_SUCH_VARIABLE is not set"),
+        (
+            {"TOKEN": '{ env = "NO_SUCH_VARIABLE" }'},
+            "status.token: the environment variable NO_SUCH_VARIABLE is not set",
+        ),
         ({"TOKEN": '{ file = "no/such" }'}, "status.token: no/such cannot be read: No such file or directory"),
         ({"TOKEN": '{ env = "SHORT" }'}, "status.token: it has 6 characters, and needs 16 at least"),
-        ({"CERTIFICATE": "no/such.pem", "KEY": "no/such.pem"},
-         "status.certificate, status.key: no/such.pem, no/such.pem: No such file or directory"),
+        (
+            {"CERTIFICATE": "no/such.pem", "KEY": "no/such.pem"},
+            "status.certificate, status.key: no/such.pem, no/such.pem: No such file or directory",
+        ),
         ({"KEY": "no/such.pem"}, "{file}: status: certificate and key belong together: give both, or none"),
     ],
-)  # fmt: skip
+)
 def test_a_status_page_that_cannot_be_as_asked_is_named(tmp_path: Path, asked: dict[str, str], said: str) -> None:
     variables = {f"OFFSETWATCH_STATUS__{name}": value for name, value in asked.items()}
     done = offsetwatch("monitor", cwd=tmp_path, OFFSETWATCH_ALERTS__METRICS_PORT="0", SHORT="secret", **variables)

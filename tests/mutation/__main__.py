@@ -28,8 +28,17 @@ SLOW: Final = ("test_model.py", "test_reference.py", "test_cycles_random.py")
 WAYS: Final = re.compile(r"\b(row.by.row|at.once|shuffled(_otherwise)?|in.(random.)?pieces|interleaved|finished)\b")
 """The words in the names of tests that tell how a history is fed, and not which."""
 PYTEST: Final = (
-    sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:randomly",
-)  # fmt: skip
+    sys.executable,
+    "-m",
+    "pytest",
+    "-q",
+    "-p",
+    "no:cacheprovider",
+    "-p",
+    "no:xdist",
+    "-p",
+    "no:randomly",
+)
 
 
 class Task(NamedTuple):
@@ -60,9 +69,11 @@ def main() -> int:
             print(*(f"{file}:{task.mutant.line}: {task.mutant.change}" for task in mine), sep="\n")
         return 0
     open_ = [
-        task for file in files for task in tasks[file]
+        task
+        for file in files
+        for task in tasks[file]
         if not verdicts.get(task.key) and task.name not in equivalent.get(file, {})
-    ]  # fmt: skip
+    ]
     if not chosen.told:
         verdicts |= _tried(folder, open_, chosen.jobs)
     totals: Counter[str] = Counter()
@@ -232,9 +243,14 @@ def _tried(folder: Path, tasks: list[Task], jobs: int) -> dict[str, str]:
         plan, verdicts = folder / f"plan-{job}.json", folder / f"verdicts-{job}.jsonl"
         told = [
             {
-                "key": t.key, "file": t.file, "number": t.mutant.number, "tests": t.tests, "seconds": t.seconds,
-            } for t in mine
-        ]  # fmt: skip
+                "key": t.key,
+                "file": t.file,
+                "number": t.mutant.number,
+                "tests": t.tests,
+                "seconds": t.seconds,
+            }
+            for t in mine
+        ]
         plan.write_bytes(orjson.dumps({"tasks": told, "verdicts": str(verdicts)}))
         files = sorted({test.split(":")[1] for task in mine for test in task.tests})
         command = [*PYTEST, "-p", "tests.mutation.trial", f"--basetemp={folder / f'tmp-{job}'}", *files]
@@ -251,9 +267,12 @@ def _tried(folder: Path, tasks: list[Task], jobs: int) -> dict[str, str]:
 
 def _run(command: list[str], **environment: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+        command,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
 
 
 # What is said

@@ -36,15 +36,20 @@ def changes(source: str) -> list[str]:
         (
             "report.add('n', (a, 'word'), f'so it {is_}', at=t, evidence={'k': v, **more})",
             [
-                "corrupt `a` of the subject", "corrupt `'word'` of the subject", "corrupt message f'so it {is_}'",
-                "corrupt at of add", "corrupt evidence 'k'", "drop evidence 'k'", "drop `**more`",
+                "corrupt `a` of the subject",
+                "corrupt `'word'` of the subject",
+                "corrupt message f'so it {is_}'",
+                "corrupt at of add",
+                "corrupt evidence 'k'",
+                "drop evidence 'k'",
+                "drop `**more`",
             ],
         ),
         ("evidence['k'] = v", ["drop `evidence['k'] = v`", "corrupt evidence['k']"]),
         ("x = evidence | more", ["drop `evidence |`", "drop `| more`"]),
         ('"""A docstring with words."""', []),
     ],
-)  # fmt: skip
+)
 def test_mutants(source: str, expected: list[str]) -> None:
     assert sorted(changes(source)) == sorted(expected)
 

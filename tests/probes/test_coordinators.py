@@ -50,9 +50,15 @@ def test_it_is_told_of_each_partition_at_first_when_it_changes_and_once_a_minute
     telling = Telling()
     one, other = ("t", 0), ("t", 1)
     told = [
-        (one, {}, 0), (one, {"x": "1"}, 1), (one, {"x": "1"}, 2), (other, {"x": "1"}, 2), (one, {"x": "2"}, 3),
-        (one, {"x": "2"}, AGAIN), (one, {"x": "2"}, AGAIN + 3), (one, {"x": "2"}, AGAIN + 4),
-    ]  # fmt: skip
+        (one, {}, 0),
+        (one, {"x": "1"}, 1),
+        (one, {"x": "1"}, 2),
+        (other, {"x": "1"}, 2),
+        (one, {"x": "2"}, 3),
+        (one, {"x": "2"}, AGAIN),
+        (one, {"x": "2"}, AGAIN + 3),
+        (one, {"x": "2"}, AGAIN + 4),
+    ]
     said = [bool(telling.due(*each)) for each in told]
     assert said == [False, True, False, True, True, False, True, False]
 

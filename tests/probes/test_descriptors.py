@@ -28,9 +28,15 @@ def test_what_is_forgotten_is_closed(tmp_path: Path) -> None:
     gc.collect()
     for number in range(1, 6):
         life = Life(
-            cluster="c", run="r", process=number, kind="writer", writer=number, transactional_id=None, boot="b",
+            cluster="c",
+            run="r",
+            process=number,
+            kind="writer",
+            writer=number,
+            transactional_id=None,
+            boot="b",
             settings={},
-        )  # fmt: skip
+        )
         journal = Journal.create(tmp_path, life)
         LifeReader(journal.folder, 0)
     assert open_descriptors(tmp_path)

@@ -107,8 +107,11 @@ def test_other_probes_measure_what_they_do_anyway(stage: MakeStage) -> None:
     assert ("produce", (one.config.topics.transactions, "1")) not in transactions.counters.levels.latencies, "it polls"
     assert writer.counters.levels.tries["produce", (one.config.topics.records, "1")].failed == 0
     measured: tuple[tuple[Probe, str], ...] = (
-        (reader, "offset-commit"), (reader, "rebalance"), (transactions, "transaction-commit"), (observer, "metadata"),
-    )  # fmt: skip
+        (reader, "offset-commit"),
+        (reader, "rebalance"),
+        (transactions, "transaction-commit"),
+        (observer, "metadata"),
+    )
     for one_of_them, what in measured:
         took = one_of_them.counters.levels.latencies[what, ("", "")]
         assert took.counts.sum() > 0

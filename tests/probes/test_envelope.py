@@ -27,9 +27,11 @@ def values_of(first: int, count: int, sent: int = SENT, *, enveloped: bool = Tru
 def record(offset: int, value: bytes, **changes: Any) -> Message:
     """The record as it was sent, but for the changes."""
     told = {
-        "key": value[KEY], "timestamp": (TIMESTAMP_CREATE_TIME, int.from_bytes(value[28:36], "little") // 1000),
-        "headers": headers_of(value) if value[4] & 16 else None, **changes,
-    }  # fmt: skip
+        "key": value[KEY],
+        "timestamp": (TIMESTAMP_CREATE_TIME, int.from_bytes(value[28:36], "little") // 1000),
+        "headers": headers_of(value) if value[4] & 16 else None,
+        **changes,
+    }
     return Message(topic=HERE[0], partition=HERE[1], offset=offset, value=value, leader_epoch=5, **told)
 
 
@@ -74,12 +76,13 @@ OURS = f"timestamp {MILLIS} CreateTime"
         (
             {"key": None, "headers": [("x", None)], "timestamp": (TIMESTAMP_CREATE_TIME, 9)},
             altered(
-                "key,headers,timestamp", f"key {KEY_OF_1}, headers none, {OURS}",
+                "key,headers,timestamp",
+                f"key {KEY_OF_1}, headers none, {OURS}",
                 "key none, headers x=none, timestamp 9 CreateTime",
             ),
         ),
     ],
-)  # fmt: skip
+)
 def test_what_came_instead_is_told(changes: dict[str, Any], expected: Altered) -> None:
     assert said(made_of(values_of(0, 3), **{name: {1: value} for name, value in changes.items()})) == [expected]
 

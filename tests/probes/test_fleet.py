@@ -66,17 +66,22 @@ def last_stable(kafka: LocalKafka, topic: str, partition: int) -> int:
 def holding(kafka: LocalKafka, topic: str, partition: int) -> Producer:
     """A producer whose transaction is open, with a record in the partition that has arrived there."""
     for _ in range(5):
-        producer = Producer({
-            "bootstrap.servers": kafka.bootstrap, "transactional.id": uuid.uuid4().hex,
-            "transaction.timeout.ms": 600_000,
-        })  # fmt: skip
+        producer = Producer(
+            {
+                "bootstrap.servers": kafka.bootstrap,
+                "transactional.id": uuid.uuid4().hex,
+                "transaction.timeout.ms": 600_000,
+            }
+        )
         producer.init_transactions()
         producer.begin_transaction()
         delivered: list[int | None] = []
         producer.produce(
-            topic, b"held", partition=partition,
+            topic,
+            b"held",
+            partition=partition,
             on_delivery=lambda error, record, delivered=delivered: delivered.append(None if error else record.offset()),
-        )  # fmt: skip
+        )
         producer.flush()
         if delivered == [last_stable(kafka, topic, partition)]:
             return producer
@@ -149,10 +154,22 @@ def test_the_fleet_is_what_was_asked_for() -> None:
     asked = config(reader={"assign": 2, "group": 2, "restless": 1}, transaction={"count": 4})
     made = {spec.name: dict(spec.options) for spec in specs(asked, "r", [Broker(1, "h:1"), Broker(2, "h:2")])}
     assert Counter(name.rstrip("0123456789-") for name in made) == {
-        "writer": 1, "writer-five": 1, "reader": 2, "reader-group": 2, "reader-restless": 1, "reader-broker": 2,
-        "transactions": 4, "transform-feed": 1, "transform": 2, "aborts": 1, "audit": 1, "registers": 3, "observer": 1,
-        "end-to-end": 1, "zombies": 1,
-    }  # fmt: skip
+        "writer": 1,
+        "writer-five": 1,
+        "reader": 2,
+        "reader-group": 2,
+        "reader-restless": 1,
+        "reader-broker": 2,
+        "transactions": 4,
+        "transform-feed": 1,
+        "transform": 2,
+        "aborts": 1,
+        "audit": 1,
+        "registers": 3,
+        "observer": 1,
+        "end-to-end": 1,
+        "zombies": 1,
+    }
     assert [made[f"transactions-{i}"]["stable"] for i in (1, 2, 3, 4)] == [True, False, True, False]
     assert [made[f"transactions-{i}"]["timeout"] for i in (1, 2, 3, 4)] == [60, 10, 1, 60]
     assert made["reader-broker-2"]["bootstrap"] == "h:2"
@@ -185,10 +202,21 @@ def test_a_cluster_that_does_not_answer_is_one_sentence(tmp_path: Path, monkeypa
 
 
 HAPPENS = {
-    ("send", "ok"), ("send", "info"), ("poll", "ok"), ("txn", "ok"), ("txn", "fail"), ("commit", "ok"),
-    ("init", "ok"), ("assign", "ok"), ("subscribe", "ok"), ("position", "ok"), ("offsets", "ok"), ("start", "ok"),
-    ("close", "info"), ("mark", "ok"),
-}  # fmt: skip
+    ("send", "ok"),
+    ("send", "info"),
+    ("poll", "ok"),
+    ("txn", "ok"),
+    ("txn", "fail"),
+    ("commit", "ok"),
+    ("init", "ok"),
+    ("assign", "ok"),
+    ("subscribe", "ok"),
+    ("position", "ok"),
+    ("offsets", "ok"),
+    ("start", "ok"),
+    ("close", "info"),
+    ("mark", "ok"),
+}
 
 
 def happened(rows: list[Row]) -> set[tuple[str, str]]:
@@ -253,9 +281,10 @@ def test_the_drain_names_what_is_missing(kafka: LocalKafka, tmp_path: Path) -> N
     admin.delete_records([first])[first].result()
     history = tmp_path / "history"
     sent = [
-        row for row in read(history)
+        row
+        for row in read(history)
         if row["f"] == "send" and row["partition"] == 1 and row["topic"] == asked.topics.records
-    ]  # fmt: skip
+    ]
     lost = max(sent, key=lambda row: row["sent"][-1]["offset"])
     end = lost["sent"][-1]["offset"] + lost["sent"][-1]["length"]
     phantom = lost | {"sent": [lost["sent"][-1] | {"seq": 10**6, "offset": end, "length": 3}]}
@@ -297,14 +326,21 @@ def test_what_an_open_transaction_holds_is_not_lost(kafka: LocalKafka, tmp_path:
     still_open = last_stable(kafka, topic, 1) < ends[1]
     hanging.abort_transaction()
     assert still_open and drained.holds, drained.rounds
-    assert {
-        (*of, run.seq, run.offset, run.length) for of, runs in drained.missing.items() for run in runs
-    } == {(topic, 0, 10**6, 5, 3), (topic, 1, 10**6, 5, 3), (topic, 1, 2 * 10**6, ends[1] + 9, 3)}  # fmt: skip
+    assert {(*of, run.seq, run.offset, run.length) for of, runs in drained.missing.items() for run in runs} == {
+        (topic, 0, 10**6, 5, 3),
+        (topic, 1, 10**6, 5, 3),
+        (topic, 1, 2 * 10**6, ends[1] + 9, 3),
+    }
     assert (set(drained.unreadable), drained.expired, drained.complete) == ({(topic, 1)}, {}, False)
     hold = drained.holds[topic, 1]
     assert set(drained.holds) == {(topic, 1)} and hold.end == ends[1]
-    held = {(run[0], run[1]) for row in sent if row["partition"] == 1 for run in unfold(row["sent"])
-            if row["type"] == "ok" and run[2] is not None and run[2] >= hold.last_stable}  # fmt: skip
+    held = {
+        (run[0], run[1])
+        for row in sent
+        if row["partition"] == 1
+        for run in unfold(row["sent"])
+        if row["type"] == "ok" and run[2] is not None and run[2] >= hold.last_stable
+    }
     told = {(run.writer, run.seq + i) for run in drained.unreadable[topic, 1] for i in range(run.length)}
     assert {one for one in told if one[1] < 10**6} == held and len(held) > 20
     assert {one[1] for one in told if one[1] >= 10**6} == {3 * 10**6 + i for i in range(3)}

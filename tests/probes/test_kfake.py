@@ -21,10 +21,17 @@ from tests.probes.test_fleet import History, Row, config, read, until
 pytestmark = pytest.mark.kafka
 
 DONE = {
-    "writer": {"send"}, "reader": {"poll", "commit", "position"}, "observer": {"offsets"}, "audit": {"poll"},
-    "transactions": {"init", "txn"}, "aborts": {"init", "txn", "position"}, "transform": {"init", "txn"},
-    "registers": {"register", "send", "poll"}, "zombies": {"zombie"}, "end-to-end": {"send"},
-}  # fmt: skip
+    "writer": {"send"},
+    "reader": {"poll", "commit", "position"},
+    "observer": {"offsets"},
+    "audit": {"poll"},
+    "transactions": {"init", "txn"},
+    "aborts": {"init", "txn", "position"},
+    "transform": {"init", "txn"},
+    "registers": {"register", "send", "poll"},
+    "zombies": {"zombie"},
+    "end-to-end": {"send"},
+}
 """What each kind of probe has done once all is well."""
 
 

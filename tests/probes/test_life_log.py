@@ -40,7 +40,7 @@ def life_log(tmp_path: Path) -> LifeLog:
 def begun(tmp_path: Path, clock: Clock) -> LifeLog:
     life = Life(
         cluster="c", run="r", process=1, kind="writer", writer=2, transactional_id=None, boot=clock.boot, settings={}
-    )  # fmt: skip
+    )
     return LifeLog(Journal.create(tmp_path, life), life, LAYOUT, clock)
 
 
@@ -51,8 +51,10 @@ def through(life_log: LifeLog) -> int:
 def test_rows_about_the_process_stand_in_every_partition_under_one_operation(life_log: LifeLog) -> None:
     rows = life_log.everywhere("assign", "ok", life_log.now(), each=lambda where: {"assigned": where == HERE})
     assert [(row.topic, row.topic_id, row.partition, row.assigned) for row in rows] == [
-        ("t", "id-t", 0, True), ("t", "id-t", 1, False), ("u", "id-u", 0, False),
-    ]  # fmt: skip
+        ("t", "id-t", 0, True),
+        ("t", "id-t", 1, False),
+        ("u", "id-u", 0, False),
+    ]
     assert {row.op for row in rows} == {0}
     assert life_log.next_op() == 1
 

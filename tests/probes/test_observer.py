@@ -381,10 +381,16 @@ def test_what_the_cluster_says_of_a_topic_is_told_once_then_when_it_changes(
         observer.observe()
     asked = {"replicas_asked": "3", "min_insync_asked": "2"}
     has = {
-        "replicas": "1", "min_insync": "1", "created_by": "offsetwatch", "unclean_leader_election": "false",
-        "transaction_max_timeout_ms": "900000", "retention_ms": "7200000", "cleanup_policy": "delete",
-        "timestamp_type": "CreateTime", "offsets_retention_minutes": "10080",
-    }  # fmt: skip
+        "replicas": "1",
+        "min_insync": "1",
+        "created_by": "offsetwatch",
+        "unclean_leader_election": "false",
+        "transaction_max_timeout_ms": "900000",
+        "retention_ms": "7200000",
+        "cleanup_policy": "delete",
+        "timestamp_type": "CreateTime",
+        "offsets_retention_minutes": "10080",
+    }
     (first,) = told(observer, topic)
     assert {name: value for name, value in first.items() if name != ASKED} == asked | has
     assert began <= int(first[ASKED]) <= micros(datetime.now(UTC))

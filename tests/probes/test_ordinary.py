@@ -22,17 +22,28 @@ TOPIC = "canary-records"
 SENT = 1_763_741_823_123_456
 RUNS = frozenset({"r1", "another-run"})
 KINDS: dict[str, dict[str, Any]] = {
-    "plain": {}, "in a transaction": {"txn": 5}, "with a source": {"sources": [Run(9, 0, 3, 1)]},
-    "with a payload": {"payloads": [b"write 7"]}, "of another run": {"run": "r2"}, "of a longer run": {"run": "r11"},
-    "meant for elsewhere": {"partition": 1}, "of another topic": {"topic": "canary-recordz"},
-    "without promise": {"enveloped": False}, "of another size": {"size": 150},
-}  # fmt: skip
+    "plain": {},
+    "in a transaction": {"txn": 5},
+    "with a source": {"sources": [Run(9, 0, 3, 1)]},
+    "with a payload": {"payloads": [b"write 7"]},
+    "of another run": {"run": "r2"},
+    "of a longer run": {"run": "r11"},
+    "meant for elsewhere": {"partition": 1},
+    "of another topic": {"topic": "canary-recordz"},
+    "without promise": {"enveloped": False},
+    "of another size": {"size": 150},
+}
 CHANGES: dict[str, dict[str, Any]] = {
-    "nothing": {}, "the key": {"key": b"k" * 16}, "no key": {"key": None}, "the headers": {"headers": [("a", b"b")]},
+    "nothing": {},
+    "the key": {"key": b"k" * 16},
+    "no key": {"key": None},
+    "the headers": {"headers": [("a", b"b")]},
     "the time": {"timestamp": (TIMESTAMP_CREATE_TIME, 1)},
-    "the time's type": {"timestamp": (TIMESTAMP_LOG_APPEND_TIME, SENT // 1000)}, "the value": {}, "no value": {},
+    "the time's type": {"timestamp": (TIMESTAMP_LOG_APPEND_TIME, SENT // 1000)},
+    "the value": {},
+    "no value": {},
     "a cut value": {},
-}  # fmt: skip
+}
 
 
 def value_of(seq: int, kind: str, writer: int = 7) -> bytes:
@@ -45,9 +56,10 @@ def record(offset: int, value: bytes | None, change: str) -> Message:
     if value is None or change == "no value":
         return Message(topic=TOPIC, partition=0, offset=offset, value=None)
     made = {
-        "key": value[KEY], "timestamp": (TIMESTAMP_CREATE_TIME, SENT // 1000),
+        "key": value[KEY],
+        "timestamp": (TIMESTAMP_CREATE_TIME, SENT // 1000),
         "headers": headers_of(value) if value[4] & 16 else None,
-    } | CHANGES[change]  # fmt: skip
+    } | CHANGES[change]
     if change == "the value":
         value = value[:60] + bytes([value[60] ^ 1]) + value[61:]
     if change == "a cut value":
@@ -83,12 +95,16 @@ def test_each_kind_of_record_is_told_alike(kind: str, change: str) -> None:
 @given(
     st.lists(
         st.tuples(
-            st.sampled_from([7, 8]), st.integers(0, 2), st.integers(0, 2),
-            st.sampled_from(["plain"] * 20 + list(KINDS)), st.sampled_from(["nothing"] * 20 + list(CHANGES)),
+            st.sampled_from([7, 8]),
+            st.integers(0, 2),
+            st.integers(0, 2),
+            st.sampled_from(["plain"] * 20 + list(KINDS)),
+            st.sampled_from(["nothing"] * 20 + list(CHANGES)),
         ),
-        min_size=1, max_size=12,
+        min_size=1,
+        max_size=12,
     )
-)  # fmt: skip
+)
 def test_any_poll_is_told_alike(steps: list[tuple[int, int, int, str, str]]) -> None:
     seq, offset, messages = 0, 0, []
     for writer, skipped, gap, kind, change in steps:

@@ -34,9 +34,14 @@ def message(offset: int, value: bytes | None, partition: int = HERE[1]) -> Messa
     if value is None or value[:3] != b"OWT":
         return Message(topic=HERE[0], partition=partition, offset=offset, value=value)
     return Message(
-        topic=HERE[0], partition=partition, offset=offset, value=value, key=value[KEY],
-        timestamp=(TIMESTAMP_CREATE_TIME, SENT // 1000), headers=headers_of(value) if value[4] & 16 else None,
-    )  # fmt: skip
+        topic=HERE[0],
+        partition=partition,
+        offset=offset,
+        value=value,
+        key=value[KEY],
+        timestamp=(TIMESTAMP_CREATE_TIME, SENT // 1000),
+        headers=headers_of(value) if value[4] & 16 else None,
+    )
 
 
 class Clock:
@@ -85,8 +90,17 @@ def test_of_many_the_edges_and_what_bears_our_run_are_listed(strange: str) -> No
     changed = bytearray(tagged("ours", 4, 1)[0])
     changed[-1] ^= 1
     many = STRANGE[strange](600)
-    values = [*many[:200], *ours[:2], *many[200:300], displaced, *many[300:400], bytes(changed), *many[400:500],
-              *ours[2:], *many[500:]]  # fmt: skip
+    values = [
+        *many[:200],
+        *ours[:2],
+        *many[200:300],
+        displaced,
+        *many[300:400],
+        bytes(changed),
+        *many[400:500],
+        *ours[2:],
+        *many[500:],
+    ]
     part = polled(values, spent(Clock()), first=1000)
     assert part.decoded.runs == [Run(WRITER, 0, 1200, 2), Run(WRITER, 2, 1504, 2)]
     listed = part.decoded.irregular
@@ -118,9 +132,14 @@ def test_partitions_polled_together_are_what_each_is_alone() -> None:
             if rng.random() < 0.3:
                 one = each[partition][-1]
                 each[partition][-1] = Message(
-                    topic=HERE[0], partition=partition, offset=one.offset(), value=one.value(), key=b"changed",
-                    timestamp=one.timestamp(), headers=one.headers(),
-                )  # fmt: skip
+                    topic=HERE[0],
+                    partition=partition,
+                    offset=one.offset(),
+                    value=one.value(),
+                    key=b"changed",
+                    timestamp=one.timestamp(),
+                    headers=one.headers(),
+                )
         mixed = [one for records in each.values() for one in records]
         rng.shuffle(mixed)
         mixed.sort(key=lambda one: one.offset())
@@ -129,8 +148,13 @@ def test_partitions_polled_together_are_what_each_is_alone() -> None:
         for partition, records in each.items():
             alone, _ = sort_out(records, ["ours"], Allowance(Clock().monotonic_ns))
             assert together == together | alone
-            whole = decode([one.value() for one in records], [one.offset() for one in records], topic=HERE[0],
-                           partition=partition, runs=["ours"])  # fmt: skip
+            whole = decode(
+                [one.value() for one in records],
+                [one.offset() for one in records],
+                topic=HERE[0],
+                partition=partition,
+                runs=["ours"],
+            )
             assert together[HERE[0], partition].decoded == whole
             seen += len(together[HERE[0], partition].altered)
     assert seen > 50
@@ -193,9 +217,12 @@ def test_what_is_ours_is_judged_beside_a_flood() -> None:
         for first in range(0, len(log), 150):
             part = polled(log[first : first + 150], allowance, first=first)
             h.poll(
-                "r", [("w", one.seq, one.length, known(one.offset)) for one in part.decoded.runs],
-                irregular=part.decoded.irregular, position_before=first, position_after=part.next,
-            )  # fmt: skip
+                "r",
+                [("w", one.seq, one.length, known(one.offset)) for one in part.decoded.runs],
+                irregular=part.decoded.irregular,
+                position_before=first,
+                position_after=part.next,
+            )
         for _ in range(30):
             h.observe(end=len(log))
             h.mark(1.0)
@@ -210,12 +237,17 @@ def appended(offset: int, epoch: int | None, count: int = 1) -> list[Message]:
     told = {} if epoch is None else {"leader_epoch": epoch}
     return [
         Message(
-            topic=HERE[0], partition=HERE[1], offset=offset + i, value=value, key=value[KEY],
-            timestamp=(TIMESTAMP_CREATE_TIME, SENT // 1000), headers=headers_of(value) if value[4] & 16 else None,
+            topic=HERE[0],
+            partition=HERE[1],
+            offset=offset + i,
+            value=value,
+            key=value[KEY],
+            timestamp=(TIMESTAMP_CREATE_TIME, SENT // 1000),
+            headers=headers_of(value) if value[4] & 16 else None,
             **told,
         )
         for i, value in enumerate(tagged("ours", offset, count))
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.parametrize("many", [1, 300], ids=["few", "in columns"])

@@ -25,9 +25,17 @@ def test_what_a_child_logs_is_logged_by_the_parent(tmp_path: Path, caplog: pytes
     clock = SystemClock()
     layout = Layout("c", (Topic(config.topics.records, "id", 1),))
     errand = Errand(
-        Spec("writer-1", Writer, (("in_flight", 1),)), config, Connection("127.0.0.1:1"), "run", frozenset({"run"}),
-        frozenset(), layout, journals, clock.boot, (clock.now(), clock.monotonic_ns()),
-    )  # fmt: skip
+        Spec("writer-1", Writer, (("in_flight", 1),)),
+        config,
+        Connection("127.0.0.1:1"),
+        "run",
+        frozenset({"run"}),
+        frozenset(),
+        layout,
+        journals,
+        clock.boot,
+        (clock.now(), clock.monotonic_ns()),
+    )
     caplog.set_level(logging.WARNING, "offsetwatch")
     running = ProcessSupervisor([errand], lambda: None, clock)
     running.start()

@@ -146,11 +146,21 @@ def checked(one: Stage, clients: Iterable[Registers], *, finished: bool) -> list
             at = end + timedelta(seconds=number)
             marks.append(
                 Slice(
-                    cluster=mine[0].cluster, topic_id=topic_id, topic=topic, partition=partition, run="run-a",
-                    process=9, op=number, slice=number, f="mark", type="ok", invoked=at, completed=at,
+                    cluster=mine[0].cluster,
+                    topic_id=topic_id,
+                    topic=topic,
+                    partition=partition,
+                    run="run-a",
+                    process=9,
+                    op=number,
+                    slice=number,
+                    f="mark",
+                    type="ok",
+                    invoked=at,
+                    completed=at,
                     marks=[Mark(process, count, at) for process, count in counts.items()],
                 )
-            )  # fmt: skip
+            )
     store = Store()
     store.feed(rows + marks, finished=finished)
     return [f for f in store.findings if CATALOGUE[f.anomaly].kind == "violation"]
@@ -185,9 +195,13 @@ def test_several_clients_agree_on_a_healthy_broker(stage: MakeStage) -> None:
     def enough() -> bool:
         ops = kinds()
         return (
-            ops.total() > 200 and ops["cas", "ok"] > 50 and ops["cas", "fail"] > 10
-            and ops["read", "ok"] > 0 and ops["write", "ok"] > 0 and overlapping(made()) > 50
-        )  # fmt: skip
+            ops.total() > 200
+            and ops["cas", "ok"] > 50
+            and ops["cas", "fail"] > 10
+            and ops["read", "ok"] > 0
+            and ops["write", "ok"] > 0
+            and overlapping(made()) > 50
+        )
 
     work(clients[:2], each(clients[:2], 50))
     work(clients, enough)
@@ -206,8 +220,10 @@ def test_an_operation_logs_its_send_its_polls_and_itself(stage: MakeStage) -> No
     assert client.operate(where, Entry("read", register)) == "ok"
     cas, refused, read = witness(client).of("register")
     assert [(row.type, row.registers[0].observed) for row in (cas, refused, read)] == [
-        ("ok", None), ("fail", 5), ("ok", 5),
-    ]  # fmt: skip
+        ("ok", None),
+        ("fail", 5),
+        ("ok", 5),
+    ]
     sends = witness(client).of("send")
     assert [[run.offset for run in row.sent] for row in sends] == [[0], [1], [2]]
     assert [run for row in witness(client).of("poll") for run in row.polled] == [

@@ -75,9 +75,13 @@ print(sum(one.startswith("jemalloc") for one in threads))
 def allocators_threads(table: Path, how: str) -> int:
     """Of a process that writes a table."""
     ran = subprocess.run(
-        [sys.executable, "-c", TABLES, str(table), how], check=False, capture_output=True, text=True, timeout=120,
+        [sys.executable, "-c", TABLES, str(table), how],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=120,
         env={name: value for name, value in os.environ.items() if name not in ENVIRONMENT},
-    )  # fmt: skip
+    )
     assert ran.returncode == 0, ran.stderr
     return int(ran.stdout)
 

@@ -237,8 +237,10 @@ def test_a_rebalance_inside_a_transaction_aborts_it_and_is_in_its_rows(
     assert {row.rebalanced for row in rows if row.polled} == {True}
     order = [row.f for row in witness(probe).rows if row.f in ("txn", "revoke", "subscribe")]
     assert [f for f, after in zip(order, [*order[1:], ""], strict=True) if f != after][-3:] == [
-        "txn", "revoke", "subscribe",
-    ]  # fmt: skip
+        "txn",
+        "revoke",
+        "subscribe",
+    ]
     until(lambda: sum(group_offsets(one).values()) == 30, doing=probe.transform)
     assert assert_exactly_once(one) == 30
 

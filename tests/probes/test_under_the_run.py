@@ -33,13 +33,22 @@ US = 1_000_000
 
 def small(**more: object) -> ProbesConfig:
     none = {"count": 0}
-    return ProbesConfig.model_validate({
-        "topics": {"prefix": f"twice-{uuid.uuid4().hex[:8]}", "partitions": 1},
-        "writer": {"count": 1, "with_five_in_flight": 0, "rate": 20},
-        "reader": {"assign": 1, "group": 0, "restless": 0, "per_broker": False},
-        "transaction": none, "transform": none, "aborts": none, "registers": none, "zombies": none,
-        "end_to_end": none, "audit": {"enabled": False}, "unrest": {"enabled": False}, **more,
-    })  # fmt: skip
+    return ProbesConfig.model_validate(
+        {
+            "topics": {"prefix": f"twice-{uuid.uuid4().hex[:8]}", "partitions": 1},
+            "writer": {"count": 1, "with_five_in_flight": 0, "rate": 20},
+            "reader": {"assign": 1, "group": 0, "restless": 0, "per_broker": False},
+            "transaction": none,
+            "transform": none,
+            "aborts": none,
+            "registers": none,
+            "zombies": none,
+            "end_to_end": none,
+            "audit": {"enabled": False},
+            "unrest": {"enabled": False},
+            **more,
+        }
+    )
 
 
 @contextmanager
@@ -209,10 +218,19 @@ def test_a_cluster_that_answers_late_is_waited_for(tmp_path: Path) -> None:
 
 def test_whose_process_has_gone_sends_nothing(tmp_path: Path) -> None:
     def life(process: int, writer: int | None) -> Journal:
-        return Journal.create(tmp_path, Life(
-            cluster="c", run="r", process=process, kind="writer", writer=writer, transactional_id=None,
-            boot=SystemClock().boot, settings={},
-        ))  # fmt: skip
+        return Journal.create(
+            tmp_path,
+            Life(
+                cluster="c",
+                run="r",
+                process=process,
+                kind="writer",
+                writer=writer,
+                transactional_id=None,
+                boot=SystemClock().boot,
+                settings={},
+            ),
+        )
 
     held, dead, reader = life(1, 10), life(2, 20), life(3, None)
     dead.release()

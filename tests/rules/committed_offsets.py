@@ -48,8 +48,13 @@ def lost(
     committed: int, told: int | None, at: float, *, to: int = READER, by: int = READER, after: float = 0.001
 ) -> Told:
     evidence = {
-        "group": "g", "committed": committed, "committed_by": by, "told": told, "told_to": to, "after_s": after,
-    } | ({"retention_minutes": 10_080} if told is None else {})  # fmt: skip
+        "group": "g",
+        "committed": committed,
+        "committed_by": by,
+        "told": told,
+        "told_to": to,
+        "after_s": after,
+    } | ({"retention_minutes": 10_080} if told is None else {})
     word = "none" if told is None else told
     message = f"group g committed {committed}, and was told {word} {after:.1f} s after that was acknowledged"
     subject = ("g", committed, -1 if told is None else told)

@@ -46,9 +46,14 @@ class Reference:
                 if a[:2] == b[:2] and a[2] < b[2]:
                     self.relate(a, b, "process")
                 clocks = one.boot is not None and one.boot == other.boot
-                if clocks and one.mono_completed is not None and other.mono_invoked is not None \
-                        and one.mono_invoked is not None and other.mono_completed is not None \
-                        and one.mono_completed < other.mono_invoked:  # fmt: skip
+                if (
+                    clocks
+                    and one.mono_completed is not None
+                    and other.mono_invoked is not None
+                    and one.mono_invoked is not None
+                    and other.mono_completed is not None
+                    and one.mono_completed < other.mono_invoked
+                ):
                     self.relate(a, b, "realtime")
 
     @staticmethod

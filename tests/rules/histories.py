@@ -65,9 +65,20 @@ class History:
         slice_number = self._slices[p, partition]
         self._slices[p, partition] += 1
         made = Slice(
-            cluster="c", topic_id="t", topic="topic", partition=partition, run="run", process=p, op=op,
-            slice=slice_number, f=f, type=type, invoked=invoked, completed=completed, **more,
-        )  # fmt: skip
+            cluster="c",
+            topic_id="t",
+            topic="topic",
+            partition=partition,
+            run="run",
+            process=p,
+            op=op,
+            slice=slice_number,
+            f=f,
+            type=type,
+            invoked=invoked,
+            completed=completed,
+            **more,
+        )
         self.rows.append(made)
         return made
 
@@ -97,11 +108,12 @@ class History:
         more.setdefault("mode", "assign")
         more.setdefault("isolation", "read_committed")
         return self.row(
-            process, "txn",
+            process,
+            "txn",
             sent=[Run(number(w), s, o, n) for w, s, n, o in sends],
             polled=[Run(number(w), s, o, n) for w, s, n, o in polls],
             **more,
-        )  # fmt: skip
+        )
 
     def irregular(self, process: str, *records: Irregular, **more: Any) -> Slice:
         return self.row(process, "poll", irregular=records, mode="assign", isolation="read_committed", **more)

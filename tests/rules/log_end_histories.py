@@ -75,8 +75,16 @@ def truncated_by_one_clock_of_two(h: History) -> None:
     later: dict[str, Any] = {"boot": "a", "mono_invoked": 9 * 10**9, "mono_completed": 10**10}
     h.row("o", "offsets", log_start=0, log_end=4, last_stable=4, **later)
     h.send("v", 0, 1, at=5, boot="a", mono_invoked=11 * 10**9, mono_completed=12 * 10**9)
-    h.row("o", "offsets", log_start=0, log_end=6, last_stable=6, boot="a", mono_invoked=13 * 10**9,
-          mono_completed=14 * 10**9)  # fmt: skip
+    h.row(
+        "o",
+        "offsets",
+        log_start=0,
+        log_end=6,
+        last_stable=6,
+        boot="a",
+        mono_invoked=13 * 10**9,
+        mono_completed=14 * 10**9,
+    )
 
 
 def died_while_it_polled(h: History, polled: int = 10) -> None:
@@ -84,8 +92,18 @@ def died_while_it_polled(h: History, polled: int = 10) -> None:
     and long after the transaction began: the row itself does not tell."""
     began = h.at(h.time)
     h.time += 5
-    h.row("t", "txn", type="info", txn=1, error="process-died", invoked=began, completed=began,
-          polled=runs_of(polled), mode="assign", isolation="read_committed")  # fmt: skip
+    h.row(
+        "t",
+        "txn",
+        type="info",
+        txn=1,
+        error="process-died",
+        invoked=began,
+        completed=began,
+        polled=runs_of(polled),
+        mode="assign",
+        isolation="read_committed",
+    )
     h.row("t", "close", type="info", error="process-died", invoked=h.at(h.time), completed=h.at(h.time))
 
 
@@ -106,8 +124,19 @@ def truncated_below_what_a_dead_process_had_polled_beside_others(h: History) -> 
     others: dict[str, dict[str, Any]] = {"u": {}, "x": {"boot": "b", "mono_invoked": 1, "mono_completed": 1}}
     for process, more in others.items():
         now = h.at(h.time)
-        h.row(process, "txn", type="info", txn=2, error="process-died", invoked=now, completed=now, polled=runs_of(20),
-              mode="assign", isolation="read_committed", **more)  # fmt: skip
+        h.row(
+            process,
+            "txn",
+            type="info",
+            txn=2,
+            error="process-died",
+            invoked=now,
+            completed=now,
+            polled=runs_of(20),
+            mode="assign",
+            isolation="read_committed",
+            **more,
+        )
     truncated_below_what_a_dead_process_had_polled(h)
 
 
@@ -260,7 +289,7 @@ GUILTY = [
     (erased, cut(0, 9, 0, "at 10 offsets", at=1.004, since=0.004)),
     (truncated_by_one_clock_of_two, cut(4, 9, 5, "at 5 offsets", at=0.006, since=-7.994)),
     (truncated_below_what_a_dead_process_had_polled, cut(4, 9, 4, "at 6 offsets", at=6.006, since=5.006)),
-]  # fmt: skip
+]
 
 
 def listed_by_a_deposed_leader(h: History) -> None:
@@ -313,8 +342,9 @@ def listed_before(h: History) -> None:
 
 def listed_by_another_host(h: History) -> None:
     h.send("w", 0, 10, at=0, boot="a", mono_invoked=10**9, mono_completed=2 * 10**9)
-    h.row("o", "offsets", log_start=0, log_end=4, last_stable=4, boot="b", mono_invoked=9 * 10**9,
-          mono_completed=10**10)  # fmt: skip
+    h.row(
+        "o", "offsets", log_start=0, log_end=4, last_stable=4, boot="b", mono_invoked=9 * 10**9, mono_completed=10**10
+    )
     h.send("v", 0, 1, at=4, boot="b", mono_invoked=11 * 10**9, mono_completed=12 * 10**9)
 
 
@@ -340,8 +370,18 @@ def killed_before_it_polled(h: History) -> None:
     h.time += 1
     h.send("w", 4, 6, at=4)
     h.time += 1
-    h.row("t", "txn", type="info", txn=1, error="_TIMED_OUT", invoked=began, completed=began,
-          polled=runs_of(10), mode="assign", isolation="read_committed")  # fmt: skip
+    h.row(
+        "t",
+        "txn",
+        type="info",
+        txn=1,
+        error="_TIMED_OUT",
+        invoked=began,
+        completed=began,
+        polled=runs_of(10),
+        mode="assign",
+        isolation="read_committed",
+    )
     h.row("t", "close", type="info", error="process-died", invoked=h.at(h.time), completed=h.at(h.time))
     h.time += 1
     h.observe(end=10)
@@ -371,12 +411,28 @@ def acknowledged_across_the_end_of_a_whole_log(h: History) -> None:
 def written_by_another_host(h: History) -> None:
     """Its clock is its own: nobody knows whether it wrote after the listing."""
     h.send("w", 0, 10, at=0, boot="a", mono_invoked=10**9, mono_completed=2 * 10**9)
-    h.row("o", "offsets", log_start=0, log_end=4, last_stable=4, boot="a", mono_invoked=3 * 10**9,
-          mono_completed=4 * 10**9)  # fmt: skip
+    h.row(
+        "o",
+        "offsets",
+        log_start=0,
+        log_end=4,
+        last_stable=4,
+        boot="a",
+        mono_invoked=3 * 10**9,
+        mono_completed=4 * 10**9,
+    )
     h.send("v", 0, 1, at=4, boot="b", mono_invoked=5 * 10**9, mono_completed=6 * 10**9)
     for boot in ("b", "a"):
-        h.row("o", "offsets", log_start=0, log_end=5, last_stable=5, boot=boot, mono_invoked=7 * 10**9,
-              mono_completed=8 * 10**9)  # fmt: skip
+        h.row(
+            "o",
+            "offsets",
+            log_start=0,
+            log_end=5,
+            last_stable=5,
+            boot=boot,
+            mono_invoked=7 * 10**9,
+            mono_completed=8 * 10**9,
+        )
 
 
 def empty_with_one_record(h: History) -> None:
@@ -390,8 +446,9 @@ def empty_with_one_record(h: History) -> None:
 
 def lost_with_its_host(h: History) -> None:
     """Nobody knows when it polled what it had polled: it has no close row."""
-    h.row("t", "txn", type="info", txn=1, error="host-lost", polled=runs_of(10), mode="assign",
-          isolation="read_committed")  # fmt: skip
+    h.row(
+        "t", "txn", type="info", txn=1, error="host-lost", polled=runs_of(10), mode="assign", isolation="read_committed"
+    )
     h.time += 1
     h.observe(end=4)
     written_again(h, 4)
@@ -450,10 +507,23 @@ def listed_as_zero(h: History, first: int = 10) -> None:
 
 INNOCENT = [
     answered_late_and_under_way_before,
-    acknowledged_below_the_end, acknowledged_across_the_end_of_a_whole_log, written_by_another_host,
-    empty_with_one_record, listed_in_vain, acknowledged_to_a_transaction_whose_process_died,
-    written_by_a_transaction_that_was_under_way, of_an_indefinite_transaction_without_offsets,
-    listed_by_a_deposed_leader, listed_by_a_deposed_leader_and_never_again, acknowledged_late,
-    given_out_after_the_log_was_whole, given_out_once_the_log_was_listed_whole, listed_before, listed_by_another_host,
-    acknowledged_without_idempotence, of_an_indefinite_write, killed_before_it_polled, lost_with_its_host,
-]  # fmt: skip
+    acknowledged_below_the_end,
+    acknowledged_across_the_end_of_a_whole_log,
+    written_by_another_host,
+    empty_with_one_record,
+    listed_in_vain,
+    acknowledged_to_a_transaction_whose_process_died,
+    written_by_a_transaction_that_was_under_way,
+    of_an_indefinite_transaction_without_offsets,
+    listed_by_a_deposed_leader,
+    listed_by_a_deposed_leader_and_never_again,
+    acknowledged_late,
+    given_out_after_the_log_was_whole,
+    given_out_once_the_log_was_listed_whole,
+    listed_before,
+    listed_by_another_host,
+    acknowledged_without_idempotence,
+    of_an_indefinite_write,
+    killed_before_it_polled,
+    lost_with_its_host,
+]

@@ -147,9 +147,15 @@ def build(operations: list[Operation]) -> History:
             if operation.group is not None:
                 more.update(committed=operation.committed, group=operation.group)
             history.row(
-                operation.process, operation.f, type=operation.type, partition=part.partition, op=op,
-                invoked=history.at(invoked), completed=history.at(completed), **more,
-            )  # fmt: skip
+                operation.process,
+                operation.f,
+                type=operation.type,
+                partition=part.partition,
+                op=op,
+                invoked=history.at(invoked),
+                completed=history.at(completed),
+                **more,
+            )
     return history
 
 
@@ -162,17 +168,21 @@ outcomes = st.sampled_from(("ok", "ok", "ok", "info", "fail"))
 partitions = st.sampled_from((0, 0, 0, 1))
 laid_out = st.builds(Records, at=st.integers(0, OFFSETS - 1), length=st.sampled_from((1, 1, 2, 3, 6)))
 anywhere = st.builds(
-    Records, at=st.integers(0, OFFSETS - 1), length=st.sampled_from((1, 1, 2, 3)), writer=st.sampled_from(WRITERS),
+    Records,
+    at=st.integers(0, OFFSETS - 1),
+    length=st.sampled_from((1, 1, 2, 3)),
+    writer=st.sampled_from(WRITERS),
     seq=st.integers(0, 8),
-)  # fmt: skip
-again = st.builds(
-    Records, at=st.sampled_from(HOLES), writer=st.sampled_from(WRITERS), seq=st.integers(0, 3)
-)  # fmt: skip
+)
+again = st.builds(Records, at=st.sampled_from(HOLES), writer=st.sampled_from(WRITERS), seq=st.integers(0, 3))
 records = st.integers(0, 7).flatmap(lambda n: (*(laid_out,) * 6, again, anywhere)[n])
 odd = st.builds(
-    Odd, status=st.sampled_from(("corrupted", "foreign", "relocated")), offset=st.integers(0, OFFSETS - 1),
-    seq=st.integers(0, 2), front=st.booleans(),
-)  # fmt: skip
+    Odd,
+    status=st.sampled_from(("corrupted", "foreign", "relocated")),
+    offset=st.integers(0, OFFSETS - 1),
+    seq=st.integers(0, 2),
+    front=st.booleans(),
+)
 odds = st.integers(0, 29).flatmap(lambda n: st.tuples(odd) if n == 29 else st.just(()))
 
 
@@ -182,14 +192,21 @@ def some(element: st.SearchStrategy[Any], most: int) -> st.SearchStrategy[tuple[
 
 sending = st.builds(Part, partitions, sent=some(records, 2), acknowledged=st.sampled_from((True, True, True, False)))
 polling = st.builds(
-    Part, partitions, polled=some(records, 3), odd=odds, rebalanced=st.sampled_from((False, False, False, True)),
+    Part,
+    partitions,
+    polled=some(records, 3),
+    odd=odds,
+    rebalanced=st.sampled_from((False, False, False, True)),
     placed=st.integers(0, 29).map(lambda n: n < 29),
-)  # fmt: skip
+)
 both = st.builds(
-    Part, partitions, sent=some(records, 2), acknowledged=st.sampled_from((True, True, True, False)),
+    Part,
+    partitions,
+    sent=some(records, 2),
+    acknowledged=st.sampled_from((True, True, True, False)),
     polled=st.lists(records, max_size=2).map(tuple),
     sources=st.integers(0, 5).flatmap(lambda n: st.tuples(laid_out) if n == 5 else st.just(())),
-)  # fmt: skip
+)
 touched = st.lists(both, min_size=1, max_size=2, unique_by=lambda part: part.partition).map(tuple)
 rarely = st.sampled_from((False, False, False, True))
 errors = st.sampled_from((None, "_TIMED_OUT", "INVALID_TXN_STATE", "NOT_LEADER_FOR_PARTITION"))
@@ -199,26 +216,44 @@ sends = st.builds(
 )
 polls = st.builds(Operation, st.sampled_from(READERS), st.just("poll"), outcomes, st.tuples(polling), overlap=rarely)
 txns = st.builds(
-    Operation, st.sampled_from(TRANSACTIONAL), st.just("txn"), outcomes, touched, overlap=rarely, error=errors,
+    Operation,
+    st.sampled_from(TRANSACTIONAL),
+    st.just("txn"),
+    outcomes,
+    touched,
+    overlap=rarely,
+    error=errors,
     ended=st.sampled_from((True, True, False)),
-)  # fmt: skip
+)
 inits = st.builds(
     Operation, st.sampled_from(TRANSACTIONAL), st.just("init"), outcomes, st.just((Part(0), Part(1))), overlap=rarely
 )
 moves = st.builds(
-    Operation, st.sampled_from((*READERS, "t")), st.sampled_from(("assign", "subscribe", "revoke")), outcomes,
-    st.tuples(st.builds(Part, partitions)), assigned=st.booleans(),
-)  # fmt: skip
+    Operation,
+    st.sampled_from((*READERS, "t")),
+    st.sampled_from(("assign", "subscribe", "revoke")),
+    outcomes,
+    st.tuples(st.builds(Part, partitions)),
+    assigned=st.booleans(),
+)
 observed = st.builds(
     lambda partition, start, more: Operation(
         "o", "offsets", parts=(Part(partition),), start=start, end=min(OFFSETS, start + more)
     ),
-    partitions, st.sampled_from((0, 0, 2, 5)), st.integers(0, OFFSETS),
-)  # fmt: skip
+    partitions,
+    st.sampled_from((0, 0, 2, 5)),
+    st.integers(0, OFFSETS),
+)
 groups = st.builds(
-    Operation, st.just("o"), st.sampled_from(("commit", "offsets")), outcomes, st.tuples(st.builds(Part, partitions)),
-    committed=st.sampled_from((None, 0, 0, 2, 3, 5)), group=st.sampled_from(("g", "h")), overlap=rarely,
-)  # fmt: skip
+    Operation,
+    st.just("o"),
+    st.sampled_from(("commit", "offsets")),
+    outcomes,
+    st.tuples(st.builds(Part, partitions)),
+    committed=st.sampled_from((None, 0, 0, 2, 3, 5)),
+    group=st.sampled_from(("g", "h")),
+    overlap=rarely,
+)
 
 operations = st.sampled_from((sends, sends, polls, polls, polls, txns, txns, inits, moves, observed, groups)).flatmap(
     lambda s: s

@@ -462,10 +462,25 @@ def spurious_zero_offset_committed(log: Log) -> Iterator[Found]:
 
 
 RULES: tuple[Callable[[Log], Iterator[Found]], ...] = (
-    duplicate, inconsistent_offsets, g1a, precommitted_read, corrupted_record, relocated_write, foreign_record,
-    lost_write, unseen, poll_skip, nonmonotonic_poll, int_poll_skip, int_nonmonotonic_poll, int_send_skip,
-    int_nonmonotonic_send, nonmonotonic_send, spurious_zero_offset_acknowledged, spurious_zero_offset_committed,
-)  # fmt: skip
+    duplicate,
+    inconsistent_offsets,
+    g1a,
+    precommitted_read,
+    corrupted_record,
+    relocated_write,
+    foreign_record,
+    lost_write,
+    unseen,
+    poll_skip,
+    nonmonotonic_poll,
+    int_poll_skip,
+    int_nonmonotonic_poll,
+    int_send_skip,
+    int_nonmonotonic_send,
+    nonmonotonic_send,
+    spurious_zero_offset_acknowledged,
+    spurious_zero_offset_committed,
+)
 
 
 def check(rows: Iterable[Slice], rules: Iterable[Callable[[Log], Iterator[Found]]] = RULES) -> dict[Place, set[Found]]:

@@ -135,8 +135,13 @@ def _left_behind(read: Reading, other: Reading) -> bool:
 
 def _missing(name: str, offset: int, value: Value, saw: Reading, passed: Reading) -> Told:
     evidence = {
-        "writer": value[0], "seq": value[1], "offset": offset, "process": saw.row.process, "op": saw.row.op,
-        "passed_process": passed.row.process, "passed_op": passed.row.op,
+        "writer": value[0],
+        "seq": value[1],
+        "offset": offset,
+        "process": saw.row.process,
+        "op": saw.row.op,
+        "passed_process": passed.row.process,
+        "passed_op": passed.row.op,
         "apart_s": round(abs(passed.completed - saw.completed) / 1e6, 6),
-    }  # fmt: skip
+    }
     return name, (offset, *value), evidence, max(saw.completed, passed.completed)

@@ -114,10 +114,7 @@ def zombie_write(log: Log) -> Iterator[Found]:
 
 def _is_zombie(log: Log, part: Part) -> bool:
     ended: datetime | None = part.row.end_invoked
-    inits = [
-        p for p in log.parts
-        if p.row.f == "init" and p.ok and p.row.transactional_id == part.row.transactional_id
-    ]  # fmt: skip
+    inits = [p for p in log.parts if p.row.f == "init" and p.ok and p.row.transactional_id == part.row.transactional_id]
     own = [p.row.completed for p in inits if p.row.process == part.row.process]
     if ended is None:
         return bool(own) and part.row.type == "info"
@@ -163,10 +160,13 @@ def vanished_or_late(log: Log) -> Iterator[Found]:
         if "fail" in log.history.outcomes[value] or len({v for o, v in seen if o == offset}) > 1:
             continue
         without = [
-            p for p in passed(log, offset)
-            if offset not in {r.offset for r in p.polled} and offset >= log.log_start() and not p.row.rebalanced
+            p
+            for p in passed(log, offset)
+            if offset not in {r.offset for r in p.polled}
+            and offset >= log.log_start()
+            and not p.row.rebalanced
             and not any(_left_behind(a, p) for a in having)
-        ]  # fmt: skip
+        ]
         subject = (offset, value.writer, value.seq)
         if any(a.row.completed < b.row.invoked for a in having for b in without):
             yield "vanished-record", subject
@@ -218,9 +218,10 @@ def lost_commit(log: Log) -> Iterator[Found]:
             if one.type != "ok" or one.completed > read.invoked or one.committed <= told:
                 continue
             lower = [
-                c for c in commits
+                c
+                for c in commits
                 if c.committed < one.committed and c.completed >= one.invoked and c.invoked <= read.completed
-            ]  # fmt: skip
+            ]
             if told < 0 or not lower:
                 missed.append(one)
         if missed:
@@ -236,8 +237,11 @@ def foreign_commit(log: Log) -> Iterator[Found]:
     earlier: list[Any] = []
     for read, commits in _told(log):
         group = known[read.group]
-        before = [r for r in (*earlier, *(c for c in commits if c.type == "ok"))
-                  if r.completed <= read.invoked and r.group == read.group]  # fmt: skip
+        before = [
+            r
+            for r in (*earlier, *(c for c in commits if c.type == "ok"))
+            if r.completed <= read.invoked and r.group == read.group
+        ]
         earlier.append(read)
         if not read.committed or read.committed in group or any(c.committed == read.committed for c in commits):
             continue
@@ -297,6 +301,14 @@ def _known(log: Log, time: datetime) -> int:
 
 
 FATES: tuple[Callable[[Log], Iterator[Found]], ...] = (
-    phantom_read, torn_transaction, zombie_write, misleading_error, eos_violation_twice, vanished_or_late,
-    offset_regression, lost_commit, foreign_commit, log_truncation,
-)  # fmt: skip
+    phantom_read,
+    torn_transaction,
+    zombie_write,
+    misleading_error,
+    eos_violation_twice,
+    vanished_or_late,
+    offset_regression,
+    lost_commit,
+    foreign_commit,
+    log_truncation,
+)

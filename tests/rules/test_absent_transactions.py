@@ -22,9 +22,13 @@ def at(p: Pair, seconds: float, wait: int) -> None:
 
 
 def died(
-    *, shown: bool, begun: str = "y", other: str = "", offset: int | None = None,
+    *,
+    shown: bool,
+    begun: str = "y",
+    other: str = "",
+    offset: int | None = None,
     more: Sequence[tuple[str, int, int, int]] = (),
-) -> Pair:  # fmt: skip
+) -> Pair:
     """Operation 1 of x reflects inputs 4 and 5 and dies in the second minute. A later life reflects those that follow
     in the third; readers come in the fourth, and are shown its outputs, or not. (Of the log's end one listing a minute
     is kept.) An earlier life, and an operation before, say nothing of when it ended. The `other` reader comes last."""

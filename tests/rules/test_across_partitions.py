@@ -212,9 +212,19 @@ def test_what_became_of_an_indefinite_transaction_is_told() -> None:
 def test_facts_are_forgotten_in_time() -> None:
     """An aborted transaction's absent values wait for a quarter of an hour, what is open for a day."""
     fact = {
-        "cluster": "c", "topic_id": "t", "topic": "topic", "partition": 0, "kind": "absent", "at": 10, "txn": 1,
-        "outcome": "fail", "writer": 1, "seq": 0, "offset": 0, "length": 1,
-    }  # fmt: skip
+        "cluster": "c",
+        "topic_id": "t",
+        "topic": "topic",
+        "partition": 0,
+        "kind": "absent",
+        "at": 10,
+        "txn": 1,
+        "outcome": "fail",
+        "writer": 1,
+        "seq": 0,
+        "offset": 0,
+        "length": 1,
+    }
     store = MemoryStore()
     store.resolve(pa.Table.from_pylist([fact], schema=FACT_SCHEMA))
     store.resolve(pa.Table.from_pylist([fact | {"txn": 2, "outcome": "info"}], schema=FACT_SCHEMA))

@@ -23,9 +23,7 @@ def one(what: str, *, seq: int = 2, offset: int = 12, length: int = 1, sent: str
 
 def poll(h: History, *altered: Altered, process: str = "r", **more: Any) -> Slice:
     polled = [Run(W, 0, 10, 8)]
-    return h.row(
-        process, "poll", polled=polled, altered=altered, mode="assign", isolation="read_committed", **more
-    )  # fmt: skip
+    return h.row(process, "poll", polled=polled, altered=altered, mode="assign", isolation="read_committed", **more)
 
 
 def settings(h: History, kind: str | None, *, asked: int | None = None, **clock: Any) -> Slice:
@@ -63,9 +61,17 @@ def test_another_timestamp_is_proven_by_the_poll_whatever_became_of_it(outcome: 
     assert finding.subject == (W, 2, "timestamp")
     assert finding.message == (f"the 3 records from offset 12 on came with altered timestamp: {TOLD} instead of {SENT}")
     assert finding.evidence == {
-        "writer": W, "seq": 2, "offset": 12, "records": 3, "what": "timestamp", "sent": SENT, "told": TOLD,
-        "leader_epoch": 4, "process": row.process, "op": row.op,
-    }  # fmt: skip
+        "writer": W,
+        "seq": 2,
+        "offset": 12,
+        "records": 3,
+        "what": "timestamp",
+        "sent": SENT,
+        "told": TOLD,
+        "leader_epoch": 4,
+        "process": row.process,
+        "op": row.op,
+    }
     assert (finding.at, finding.decidable, finding.event) == (micros(row), micros(row), "raised")
 
 
@@ -157,9 +163,14 @@ def test_settings_that_were_asked_for_by_a_clock_that_nobody_knows_decide_nothin
     h = History()
     row = poll(h, BROKERS, boot="a", mono_invoked=10**9, mono_completed=2 * 10**9)
     settings(
-        h, "CreateTime", asked=micros(row) + 5_000_000, boot=observer, mono_invoked=7 * 10**9, mono_completed=8 * 10**9,
+        h,
+        "CreateTime",
+        asked=micros(row) + 5_000_000,
+        boot=observer,
+        mono_invoked=7 * 10**9,
+        mono_completed=8 * 10**9,
         completed=h.at(9),
-    )  # fmt: skip
+    )
     assert [finding.subject for finding in fed(h.rows, 1)] == expected
 
 

@@ -169,10 +169,15 @@ def back_before_the_others(h: Two) -> None:
 @pytest.mark.parametrize(
     "build",
     [
-        killed_when_it_wakes, answered_when_it_wakes, between_two_questions, soon_after_it_began, for_a_moment,
-        long_after_it_gave_up, unheard,
+        killed_when_it_wakes,
+        answered_when_it_wakes,
+        between_two_questions,
+        soon_after_it_began,
+        for_a_moment,
+        long_after_it_gave_up,
+        unheard,
     ],
-)  # fmt: skip
+)
 def test_time_in_which_the_host_stood_still_does_not_count(
     build: Callable[[Two], None], fed: Callable[[History], Store]
 ) -> None:

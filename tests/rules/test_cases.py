@@ -375,8 +375,11 @@ CASES: list[Case] = [
         own_write_polled,
         [
             Told(
-                "precommitted-read", (W, 1, T, 0), f"operation 0 of process {T} polled its own value {W}/1",
-                {"writer": W, "seq": 1, "offset": 6, "process": T, "op": 0}, 0.002,
+                "precommitted-read",
+                (W, 1, T, 0),
+                f"operation 0 of process {T} polled its own value {W}/1",
+                {"writer": W, "seq": 1, "offset": 6, "process": T, "op": 0},
+                0.002,
                 context={"isolation": "read_committed"},
             )
         ],
@@ -422,7 +425,7 @@ CASES: list[Case] = [
     (zero_committed, [ZERO_COMMITTED]),
     (absent_committed, []),
     (zero_poll, [back("nonmonotonic-poll", (0, 1), 0, 0.006), ZERO_POLL]),
-]  # fmt: skip
+]
 FINDINGS = [name for name, entry in CATALOGUE.items() if entry.kind != "condition"]
 
 

@@ -127,8 +127,9 @@ def test_when_members_let_go_that_never_said_so() -> None:
     )
     said = kept_commits.let_go_unsaid(Holds(np.ones(6, np.int64), process, at, holds, process * 0 - 1), state)
     assert [*zip(said.process.tolist(), said.at.tolist(), said.holds.tolist(), strict=True)] == [
-        (closed, 20, 0), (lost, 40, 0),
-    ]  # fmt: skip
+        (closed, 20, 0),
+        (lost, 40, 0),
+    ]
 
 
 MADE = [(1, 10, DONE), (2, 15, DONE), (3, 20, DONE), (4, 26, DONE), (5, 25, 0), (6, 30, 0), (7, 40, 0), (100, 50, 0)]

@@ -420,10 +420,14 @@ def zero_that_nobody_asked_for(h: History) -> None:
 
 
 GUILTY = [
-    (went_back, [
-        lost(100, 70, 0.008, to=OBSERVER, after=0.003), foreign(70, 100, 0.008, to=OBSERVER),
-        regression(100, 70, 0.008),
-    ]),
+    (
+        went_back,
+        [
+            lost(100, 70, 0.008, to=OBSERVER, after=0.003),
+            foreign(70, 100, 0.008, to=OBSERVER),
+            regression(100, 70, 0.008),
+        ],
+    ),
     (dropped, [lost(100, 50, 0.008)]),
     (dropped_as_the_observer_had_seen_it, [lost(100, 50, 2.008, to=OBSERVER, after=2.003)]),
     (dropped_with_an_indefinite_commit_before, [lost(100, 50, 0.008)]),
@@ -436,22 +440,47 @@ GUILTY = [
     (told_none_after_a_rewind, [lost(40, None, 0.006)]),
     (told_too_high_when_that_is_long_ago, [foreign(86, None, 121.010)]),
     (told_none_when_that_is_long_ago, [lost(12, None, 121.008)]),
-    (went_back_when_that_is_long_ago, [
-        foreign(40, 86, 121.010, to=OBSERVER), lost(86, 40, 121.010, to=OBSERVER, after=121.003),
-        regression(86, 40, 121.010),
-    ]),
-]  # fmt: skip
+    (
+        went_back_when_that_is_long_ago,
+        [
+            foreign(40, 86, 121.010, to=OBSERVER),
+            lost(86, 40, 121.010, to=OBSERVER, after=121.003),
+            regression(86, 40, 121.010),
+        ],
+    ),
+]
 INNOCENT = [
-    went_back_to_a_commit, went_back_to_an_indefinite_commit, went_back_to_a_transaction_s_offset,
-    went_back_to_where_a_dead_transaction_had_polled, of_two_groups, read_at_the_same_time, of_two_hosts,
-    told_to_another_process, none_to_another_process, rewound, rewound_without_an_answer, landed_late,
-    landed_late_of_no_named_group, overtaken, overtaken_by_what_was_answered_first, never_acknowledged, fenced,
-    asked_before_the_answer, committed_by_another_host_since, committed_by_another_host_soon_after,
-    committed_by_another_host_of_which_nothing_is_known, shared_with_a_member_on_another_host,
-    committed_by_another_host, expired, expired_as_the_cluster_is_set, not_told,
-    of_a_transaction_to_a_reader_at_read_uncommitted, told_what_was_committed_in_the_topic_before,
-    told_none_as_what_was_known_of_the_topic_before_is_dropped, went_back_to_what_was_committed_in_the_topic_before,
-]  # fmt: skip
+    went_back_to_a_commit,
+    went_back_to_an_indefinite_commit,
+    went_back_to_a_transaction_s_offset,
+    went_back_to_where_a_dead_transaction_had_polled,
+    of_two_groups,
+    read_at_the_same_time,
+    of_two_hosts,
+    told_to_another_process,
+    none_to_another_process,
+    rewound,
+    rewound_without_an_answer,
+    landed_late,
+    landed_late_of_no_named_group,
+    overtaken,
+    overtaken_by_what_was_answered_first,
+    never_acknowledged,
+    fenced,
+    asked_before_the_answer,
+    committed_by_another_host_since,
+    committed_by_another_host_soon_after,
+    committed_by_another_host_of_which_nothing_is_known,
+    shared_with_a_member_on_another_host,
+    committed_by_another_host,
+    expired,
+    expired_as_the_cluster_is_set,
+    not_told,
+    of_a_transaction_to_a_reader_at_read_uncommitted,
+    told_what_was_committed_in_the_topic_before,
+    told_none_as_what_was_known_of_the_topic_before_is_dropped,
+    went_back_to_what_was_committed_in_the_topic_before,
+]
 
 
 @in_any_way()

@@ -127,15 +127,19 @@ CASES: list[tuple[Callable[[History], None], list[Told]]] = [
     (assigned_without_a_group, [foreign(115, 100, 0.006)]),
     (held_while_a_row_does_not_say_so, [foreign(115, 100, 0.012)]),
     (beside_a_host_that_names_its_boot, [lost(100, 50, 0.008)]),
-    (told_in_no_time, [
-        lost(100, 70, 0.005, to=OBSERVER, after=0.003), foreign(70, 100, 0.005, to=OBSERVER),
-        regression(100, 70, 0.005),
-    ]),
+    (
+        told_in_no_time,
+        [
+            lost(100, 70, 0.005, to=OBSERVER, after=0.003),
+            foreign(70, 100, 0.005, to=OBSERVER),
+            regression(100, 70, 0.005),
+        ],
+    ),
     (told_too_much_after_something_from_before, [foreign(530, 520, 0.006, to=OBSERVER)]),
     (while_one_that_never_held_it_closes, [foreign(115, 100, 0.008)]),
     (told_the_old_one_again, []),
     (told_more_before_the_group_went_back, []),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("fed", [live(row_by_row), live(at_once), finished], ids=["row_by_row", "at_once", "finished"])

@@ -98,10 +98,14 @@ GUILTY: list[tuple[Callable[[History], None], list[Told]]] = [
     (an_older_one_to_a_member_that_joined_later, [lost(100, 50, 0.01, to=number("s"), after=0.005)]),
 ]
 INNOCENT = [
-    none_to_a_member_that_had_joined_before, none_to_a_member_that_had_joined_before_and_joins_again,
-    none_to_a_member_that_joined_meanwhile, none_to_a_member_that_holds_nothing, none_to_one_that_has_left,
-    none_before_it_was_a_member, rewound_before_it_joined,
-]  # fmt: skip
+    none_to_a_member_that_had_joined_before,
+    none_to_a_member_that_had_joined_before_and_joins_again,
+    none_to_a_member_that_joined_meanwhile,
+    none_to_a_member_that_holds_nothing,
+    none_to_one_that_has_left,
+    none_before_it_was_a_member,
+    rewound_before_it_joined,
+]
 
 
 @in_any_way()

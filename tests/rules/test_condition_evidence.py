@@ -70,119 +70,194 @@ def closed_at_last(h: History) -> None:
 
 CASES: list[tuple[Callable[[History], object], str, list[Told]]] = [
     (
-        test_liveness.stopped_and_came_back, "stuck-consumer",
+        test_liveness.stopped_and_came_back,
+        "stuck-consumer",
         [
             Told(
-                "stuck-consumer", (R,), f"process {R} has not moved from offset 10, and there is more to read",
+                "stuck-consumer",
+                (R,),
+                f"process {R} has not moved from offset 10, and there is more to read",
                 {"process": R, "position": 10, "moved": at(9.1), "why": "known", "readable": 10},
-                41.0, 40.11, "opened",
+                41.0,
+                40.11,
+                "opened",
             ),
             Told(
-                "stuck-consumer", (R,), "stuck-consumer ended after 20.9 s", {"process": R, "lasted_s": 20.89}, 61.0,
-                None, "closed",
-            ),
-        ],
-    ),
-    (
-        test_liveness.says_that_it_stands, "stuck-consumer",
-        [
-            Told(
-                "stuck-consumer", (R,), f"process {R} has not moved from offset 5, and there is more to read",
-                {"process": R, "position": 5, "moved": at(4.038), "why": "stands"}, 36.0, 35.224, "opened",
-            )
-        ],
-    ),
-    (
-        test_liveness.sees_no_watermark, "stuck-consumer",
-        [
-            Told(
-                "stuck-consumer", (R,), f"process {R} has not moved from offset 5, and no watermark can be read",
-                {"process": R, "position": 5, "moved": at(4.038), "why": "blind"}, 35.0, 34.04, "opened",
-                implied_by=cause_id("cluster-unreachable", "c"),
-            )
-        ],
-    ),
-    (
-        held_and_let_go, "hanging-transaction",
-        [
-            Told(
-                "hanging-transaction", (), "the last stable offset stands at 3 for 40 s, and the log ends at 9",
-                {"last_stable": 3, "log_end": 9, "since": at(0.006)}, 41.0, 40.006, "opened",
-            ),
-            Told(
-                "hanging-transaction", (), "hanging-transaction ended after 16.0 s", {"lasted_s": 15.994}, 56.0, None,
+                "stuck-consumer",
+                (R,),
+                "stuck-consumer ended after 20.9 s",
+                {"process": R, "lasted_s": 20.89},
+                61.0,
+                None,
                 "closed",
             ),
         ],
     ),
     (
-        whose_it_may_be, "hanging-transaction",
+        test_liveness.says_that_it_stands,
+        "stuck-consumer",
         [
             Told(
-                "hanging-transaction", (),
-                "the last stable offset stands at 3 for 91 s, and the log ends at 191: it may be a transaction of id-a,"
-                " id-b, or of somebody else",
-                {"last_stable": 3, "log_end": 191, "since": at(2.024), "transactional_ids": ["id-a", "id-b"]},
-                93.0, 92.024, "opened",
-            )
-        ],
-    ),
-    (
-        recovered_late, "unrecovered-transaction",
-        [
-            Told(
-                "unrecovered-transaction", ("x",),
-                "init_transactions of x returned, and an earlier life's transaction still holds offset 0",
-                {
-                    "transactional_id": "x", "earlier": number("t1"), "later": number("t2"), "txn": 1,
-                    "last_stable": 0,
-                },
-                16.0, 15.028, "opened",
-            ),
-            Told(
-                "unrecovered-transaction", ("x",), "unrecovered-transaction ended after 12.0 s", {"lasted_s": 11.972},
-                27.0, None, "closed",
-            ),
-        ],
-    ),
-    (
-        test_stability.open_for_long, "stuck-producer",
-        [
-            Told(
-                "stuck-producer", (W1,), f"an operation of {W1} does not return",
-                {"process": W, "writer": W1, "answered": at(2.012), "began": at(3.014)}, 33.072, 33.014,
+                "stuck-consumer",
+                (R,),
+                f"process {R} has not moved from offset 5, and there is more to read",
+                {"process": R, "position": 5, "moved": at(4.038), "why": "stands"},
+                36.0,
+                35.224,
                 "opened",
             )
         ],
     ),
     (
-        answered_at_last, "stuck-producer",
+        test_liveness.sees_no_watermark,
+        "stuck-consumer",
         [
             Told(
-                "stuck-producer", (W1,), f"no send and no transaction of {W1} has completed for 35 s",
-                {"process": W, "writer": W1, "answered": at(1.008), "began": at(2.01)}, 37.024, 32.01, "opened",
+                "stuck-consumer",
+                (R,),
+                f"process {R} has not moved from offset 5, and no watermark can be read",
+                {"process": R, "position": 5, "moved": at(4.038), "why": "blind"},
+                35.0,
+                34.04,
+                "opened",
+                implied_by=cause_id("cluster-unreachable", "c"),
+            )
+        ],
+    ),
+    (
+        held_and_let_go,
+        "hanging-transaction",
+        [
+            Told(
+                "hanging-transaction",
+                (),
+                "the last stable offset stands at 3 for 40 s, and the log ends at 9",
+                {"last_stable": 3, "log_end": 9, "since": at(0.006)},
+                41.0,
+                40.006,
+                "opened",
             ),
             Told(
-                "stuck-producer", (W1,), "stuck-producer ended after 24.0 s",
-                {"process": W, "writer": W1, "answered": at(56.036), "lasted_s": 24.026}, 56.036, None,
+                "hanging-transaction",
+                (),
+                "hanging-transaction ended after 16.0 s",
+                {"lasted_s": 15.994},
+                56.0,
+                None,
                 "closed",
             ),
         ],
     ),
     (
-        closed_at_last, "stuck-close",
+        whose_it_may_be,
+        "hanging-transaction",
         [
             Told(
-                "stuck-close", (R,), f"closing the client of process {R} does not return",
-                {"process": R, "since": at(0.003)}, 0.004, 0.003, "opened",
+                "hanging-transaction",
+                (),
+                "the last stable offset stands at 3 for 91 s, and the log ends at 191: it may be a transaction of id-a,"
+                " id-b, or of somebody else",
+                {"last_stable": 3, "log_end": 191, "since": at(2.024), "transactional_ids": ["id-a", "id-b"]},
+                93.0,
+                92.024,
+                "opened",
+            )
+        ],
+    ),
+    (
+        recovered_late,
+        "unrecovered-transaction",
+        [
+            Told(
+                "unrecovered-transaction",
+                ("x",),
+                "init_transactions of x returned, and an earlier life's transaction still holds offset 0",
+                {
+                    "transactional_id": "x",
+                    "earlier": number("t1"),
+                    "later": number("t2"),
+                    "txn": 1,
+                    "last_stable": 0,
+                },
+                16.0,
+                15.028,
+                "opened",
             ),
             Told(
-                "stuck-close", (R,), "stuck-close ended after 5.0 s", {"process": R, "lasted_s": 5.005}, 5.008, None,
+                "unrecovered-transaction",
+                ("x",),
+                "unrecovered-transaction ended after 12.0 s",
+                {"lasted_s": 11.972},
+                27.0,
+                None,
                 "closed",
             ),
         ],
     ),
-]  # fmt: skip
+    (
+        test_stability.open_for_long,
+        "stuck-producer",
+        [
+            Told(
+                "stuck-producer",
+                (W1,),
+                f"an operation of {W1} does not return",
+                {"process": W, "writer": W1, "answered": at(2.012), "began": at(3.014)},
+                33.072,
+                33.014,
+                "opened",
+            )
+        ],
+    ),
+    (
+        answered_at_last,
+        "stuck-producer",
+        [
+            Told(
+                "stuck-producer",
+                (W1,),
+                f"no send and no transaction of {W1} has completed for 35 s",
+                {"process": W, "writer": W1, "answered": at(1.008), "began": at(2.01)},
+                37.024,
+                32.01,
+                "opened",
+            ),
+            Told(
+                "stuck-producer",
+                (W1,),
+                "stuck-producer ended after 24.0 s",
+                {"process": W, "writer": W1, "answered": at(56.036), "lasted_s": 24.026},
+                56.036,
+                None,
+                "closed",
+            ),
+        ],
+    ),
+    (
+        closed_at_last,
+        "stuck-close",
+        [
+            Told(
+                "stuck-close",
+                (R,),
+                f"closing the client of process {R} does not return",
+                {"process": R, "since": at(0.003)},
+                0.004,
+                0.003,
+                "opened",
+            ),
+            Told(
+                "stuck-close",
+                (R,),
+                "stuck-close ended after 5.0 s",
+                {"process": R, "lasted_s": 5.005},
+                5.008,
+                None,
+                "closed",
+            ),
+        ],
+    ),
+]
 
 
 @pytest.mark.parametrize(("build", "name", "expected"), CASES, ids=[f"{c[1]} {c[0].__name__}" for c in CASES])
@@ -221,14 +296,22 @@ def test_a_lost_journal_is_unverifiable_until_nothing_may_rest_on_it(fed: Callab
         h.mark(1.0)
     assert whole(fed(h), ["unverifiable"]) == [
         Told(
-            "unverifiable", (), "of the log of 1 processes, something is missing for good", {"processes": [q]}, 4.0,
+            "unverifiable",
+            (),
+            "of the log of 1 processes, something is missing for good",
+            {"processes": [q]},
+            4.0,
             event="opened",
         ),
         Told(
-            "unverifiable", (), "unverifiable ended after 10.0 s", {"processes": [], "lasted_s": 10.0}, 14.0,
+            "unverifiable",
+            (),
+            "unverifiable ended after 10.0 s",
+            {"processes": [], "lasted_s": 10.0},
+            14.0,
             event="closed",
         ),
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.parametrize("fed", [row_by_row, held_back])
@@ -268,11 +351,19 @@ def test_a_window_that_overflows_until_it_is_half_as_full() -> None:
         store.feed(row)
     assert whole(store, ["window-overflow"]) == [
         Told(
-            "window-overflow", (), "the open window held 9 runs; its older half was settled before its time",
-            {"runs": 9, "settled_below": 8}, 2.0, event="opened",
+            "window-overflow",
+            (),
+            "the open window held 9 runs; its older half was settled before its time",
+            {"runs": 9, "settled_below": 8},
+            2.0,
+            event="opened",
         ),
         Told(
-            "window-overflow", (), "window-overflow ended after 12.0 s",
-            {"runs": 0, "settled_below": 23, "lasted_s": 12.0}, 14.0, event="closed",
+            "window-overflow",
+            (),
+            "window-overflow ended after 12.0 s",
+            {"runs": 0, "settled_below": 23, "lasted_s": 12.0},
+            14.0,
+            event="closed",
         ),
-    ]  # fmt: skip
+    ]

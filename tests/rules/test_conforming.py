@@ -15,9 +15,18 @@ from tests.rules.conforming import faults
 
 def found(anomaly: str, *subject: int | str, event: Any = "raised", **evidence: Any) -> Finding:
     return Finding(
-        anomaly=anomaly, cluster="c", topic_id="t", topic="topic", partition=0, subject=subject, event=event,
-        message="so it is", evidence=evidence, at=0, decidable=0,
-    )  # fmt: skip
+        anomaly=anomaly,
+        cluster="c",
+        topic_id="t",
+        topic="topic",
+        partition=0,
+        subject=subject,
+        event=event,
+        message="so it is",
+        evidence=evidence,
+        at=0,
+        decidable=0,
+    )
 
 
 GOOD = found("eos-violation", "twice", "g", 7, 3, writer=7, seq=3, input_offset=5, group="g", process=1, op=2)

@@ -76,9 +76,14 @@ def test_a_host_that_is_cut_off_from_a_broker_is_one_condition_that_names_its_ru
         "no request of run west to broker 3 (of 1, 2, 3) has been answered for 31 s, those of run east are"
     )
     assert {k: v for k, v in one.evidence.items() if k != "since"} == {
-        "brokers": [3], "known_brokers": [1, 2, 3], "whole_cluster": False, "error": "_TIMED_OUT", "runs": ["west"],
-        "run": "west", "answered": ["east"],
-    }  # fmt: skip
+        "brokers": [3],
+        "known_brokers": [1, 2, 3],
+        "whole_cluster": False,
+        "error": "_TIMED_OUT",
+        "runs": ["west"],
+        "run": "west",
+        "answered": ["east"],
+    }
     assert one.evidence["since"] == one.decidable - 30_000_000
     stuck = [f for f in store.findings if f.anomaly == "stuck-producer"]
     assert {f.event for f in stuck} == {"opened"} and {f.implied_by for f in stuck} == {ALONE}
@@ -109,8 +114,11 @@ def test_who_is_not_back_with_the_others_is_told_by_itself_once_they_have_been_f
     side_by_side(h, 5)
     store = fed(h)
     assert events(store, "cluster-unreachable") == [
-        ("opened", (), 40), ("closed", (), 50), ("opened", ("west",), 81), ("closed", ("west",), 95),
-    ]  # fmt: skip
+        ("opened", (), 40),
+        ("closed", (), 50),
+        ("opened", ("west",), 81),
+        ("closed", ("west",), 95),
+    ]
     one = next(f for f in opened(store, "cluster-unreachable") if f.id == ALONE)
     assert one.message == (
         "no request of run west to broker 3 (of 1, 2, 3) has been answered for 31 s, those of run east are"

@@ -50,14 +50,26 @@ def rows(history: str) -> list[Slice]:
         for partition, lists in parts.items():
             found.append(
                 Slice(
-                    cluster="c", topic_id="t", topic="topic", partition=partition, run="r", process=process, op=op,
-                    slice=op, f="txn", type=outcome, boot=None if boot == "-" else boot,
-                    mono_invoked=None if boot == "-" else begun, mono_completed=None if boot == "-" else ended,
-                    invoked=START + timedelta(microseconds=begun), completed=START + timedelta(microseconds=ended),
+                    cluster="c",
+                    topic_id="t",
+                    topic="topic",
+                    partition=partition,
+                    run="r",
+                    process=process,
+                    op=op,
+                    slice=op,
+                    f="txn",
+                    type=outcome,
+                    boot=None if boot == "-" else boot,
+                    mono_invoked=None if boot == "-" else begun,
+                    mono_completed=None if boot == "-" else ended,
+                    invoked=START + timedelta(microseconds=begun),
+                    completed=START + timedelta(microseconds=ended),
                     isolation="read_uncommitted" if "dirty" in kind else "read_committed",
-                    sent=lists["sent"], polled=lists["polled"],
+                    sent=lists["sent"],
+                    polled=lists["polled"],
                 )
-            )  # fmt: skip
+            )
     return found
 
 
@@ -230,7 +242,7 @@ def test_what_a_read_uncommitted_reader_polls_is_told_and_allowed() -> None:
         ("a failed write that nobody saw has no place", "1.0 0-9 fail: >0 1@0 >1 2@1\n2.0 0-9: >0 1@1 >1 2@0"),
         ("an indefinite write that nobody saw has no place", "1.0 0-9 info: >0 1@0 >1 2@1\n2.0 0-9: >0 1@1 >1 2@0"),
     ],
-)  # fmt: skip
+)
 def test_write_write_edges_follow_the_log(why: str, history: str) -> None:
     assert cycles(history, ww=True) == [], why
 
@@ -300,8 +312,9 @@ def test_a_long_cycle_leaves_room_for_a_short_one_of_a_stronger_name() -> None:
     lines[-1] = lines[-1].replace(f"{length - 1}-{2 * length - 1}", "500-501")
     lines[0] = lines[0].replace(f"0-{length}", "0-1")
     assert sorted((f.anomaly, f.evidence["length"]) for f in cycles("\n".join(lines))) == [
-        ("G1c", length), ("G1c-realtime", 2),
-    ]  # fmt: skip
+        ("G1c", length),
+        ("G1c-realtime", 2),
+    ]
 
 
 def test_how_many_are_reported_is_bounded() -> None:
@@ -350,9 +363,7 @@ def test_realtime_edges_are_few_and_say_what_all_pairs_would() -> None:
                     elif following not in reached:
                         reached.add(following)
                         waiting.append(following)
-            expected = {
-                b for b in range(size) if clock[a] >= 0 and clock[a] == clock[b] and ended[a] < begun[b]
-            }  # fmt: skip
+            expected = {b for b in range(size) if clock[a] >= 0 and clock[a] == clock[b] and ended[a] < begun[b]}
             assert {n for n in reached if n < size} == expected
 
 

@@ -115,9 +115,12 @@ def test_finds_what_a_plain_search_finds_and_nothing_else(ww: bool) -> None:
         for cycle, (name, committed) in known:
             rank = (not committed, NAMES.index(name))
             dependent = {link for link in links(cycle) if reference.depends(*link)}
-            assert any(
-                (not c, NAMES.index(n)) <= rank and dependent & set(links(r)) for r, n, c in reported
-            ), (rows, cycle, name, reported)  # fmt: skip
+            assert any((not c, NAMES.index(n)) <= rank and dependent & set(links(r)) for r, n, c in reported), (
+                rows,
+                cycle,
+                name,
+                reported,
+            )
         if known:
             weakest = min((not committed, NAMES.index(name)) for _, (name, committed) in known)
             shortest = min(len(c) for c, (n, ok) in known if (not ok, NAMES.index(n)) == weakest)

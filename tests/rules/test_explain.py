@@ -61,10 +61,15 @@ def _poll(h: History, dice: random.Random, reader: str, log: dict[int, tuple[str
     if dice.random() < 0.4:
         more["position_before"] = start
     h.poll(
-        reader, polled, irregular=odd, type=dice.choice(("ok", "ok", "ok", "ok", "info", "fail")),
-        mode="subscribe" if reader == "group" else "assign", rebalanced=dice.random() < 0.05,
-        isolation="read_uncommitted" if dice.random() < 0.03 else "read_committed", **more,
-    )  # fmt: skip
+        reader,
+        polled,
+        irregular=odd,
+        type=dice.choice(("ok", "ok", "ok", "ok", "info", "fail")),
+        mode="subscribe" if reader == "group" else "assign",
+        rebalanced=dice.random() < 0.05,
+        isolation="read_uncommitted" if dice.random() < 0.03 else "read_committed",
+        **more,
+    )
     return polled[-1][3] + 1 if polled else end
 
 
@@ -131,9 +136,15 @@ def _whole(f: Finding) -> tuple[Any, ...]:
 def _of_reads(saw: Slice, passed: Slice, seq: int, offset: int) -> tuple[dict[str, Any], int]:
     ends = micros(saw.completed), micros(passed.completed)
     evidence = {
-        "writer": saw.polled[0].writer, "seq": seq, "offset": offset, "process": saw.process, "op": saw.op,
-        "passed_process": passed.process, "passed_op": passed.op, "apart_s": round(abs(ends[1] - ends[0]) / 1e6, 6),
-    }  # fmt: skip
+        "writer": saw.polled[0].writer,
+        "seq": seq,
+        "offset": offset,
+        "process": saw.process,
+        "op": saw.op,
+        "passed_process": passed.process,
+        "passed_op": passed.op,
+        "apart_s": round(abs(ends[1] - ends[0]) / 1e6, 6),
+    }
     return evidence, max(ends)
 
 
@@ -147,12 +158,15 @@ def test_a_record_that_is_gone_is_told_whole() -> None:
     evidence, at = _of_reads(saw, passed, 5, 5)
     assert list(map(_whole, _told(h))) == [
         (
-            "vanished-record", (5, number("w"), 5),
+            "vanished-record",
+            (5, number("w"), 5),
             f"value {number('w')}/5 was polled at offset 5 by process {number('r')}, and process {number('s')} passed"
             " that offset later without it",
-            evidence, at, at,
+            evidence,
+            at,
+            at,
         )
-    ]  # fmt: skip
+    ]
 
 
 def test_a_record_that_comes_late_is_told_whole() -> None:
@@ -161,12 +175,15 @@ def test_a_record_that_comes_late_is_told_whole() -> None:
     evidence, at = _of_reads(saw, passed, 5, 5)
     assert list(map(_whole, _told(h))) == [
         (
-            "late-record", (5, number("w"), 5),
+            "late-record",
+            (5, number("w"), 5),
             f"value {number('w')}/5 was polled at offset 5 by process {number('r')}, and process {number('s')} had"
             " passed that offset before, when nothing was there",
-            evidence, at, at,
+            evidence,
+            at,
+            at,
         )
-    ]  # fmt: skip
+    ]
 
 
 def test_what_was_sent_where_somebody_had_gone_by_comes_late_for_nobody() -> None:

@@ -130,8 +130,13 @@ def test_no_phantom_while_its_writer_s_log_is_incomplete() -> None:
 def life(h: History, process: str, at: float, boot: str = "b") -> None:
     mono = int(at * SECOND)
     h.row(
-        process, "init", transactional_id="x", boot=boot, mono_invoked=mono - 1000, mono_completed=mono,
-    )  # fmt: skip
+        process,
+        "init",
+        transactional_id="x",
+        boot=boot,
+        mono_invoked=mono - 1000,
+        mono_completed=mono,
+    )
 
 
 def transaction(
@@ -146,9 +151,16 @@ def transaction(
         "txn_partitions": [("topic", 0)],
     } | more
     h.row(
-        process, "txn", type=type, sent=[Run(W, 0, 0 if type == "ok" else None, 2)], mono_end_invoked=mono, op=9,
-        mono_invoked=0, mono_completed=(mono or 0) + 1000, **told,
-    )  # fmt: skip
+        process,
+        "txn",
+        type=type,
+        sent=[Run(W, 0, 0 if type == "ok" else None, 2)],
+        mono_end_invoked=mono,
+        op=9,
+        mono_invoked=0,
+        mono_completed=(mono or 0) + 1000,
+        **told,
+    )
     if polled:
         h.poll("r", [("w", 0, 2, 0)])
 
@@ -279,10 +291,12 @@ def of_a_host_without_a_clock(h: History) -> Findings:
 @pytest.mark.parametrize(
     "build",
     [
-        of_several_successors, aborted_after_its_successor_began, of_a_host_without_a_clock,
+        of_several_successors,
+        aborted_after_its_successor_began,
+        of_a_host_without_a_clock,
         of_which_nobody_knows_when_it_began,
     ],
-)  # fmt: skip
+)
 def test_zombies_among_others(build: Callable[[History], Findings]) -> None:
     h, store = History(), Store()
     expected = build(h)

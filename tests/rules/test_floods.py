@@ -48,8 +48,9 @@ def exposed(h: History) -> None:
 
 
 @pytest.mark.parametrize(
-    ("build", "anomaly"), [(duplicated, "duplicate"), (lost, "lost-write"), (exposed, "G1a")],
-)  # fmt: skip
+    ("build", "anomaly"),
+    [(duplicated, "duplicate"), (lost, "lost-write"), (exposed, "G1a")],
+)
 def test_all_of_a_flood_are_counted(build: Callable[[History], None], anomaly: str) -> None:
     h = History()
     build(h)

@@ -129,10 +129,15 @@ GUILTY = [
     (too_low, [lost(100, 70, 0.004), foreign(70, 100, 0.004)]),
 ]
 INNOCENT = [
-    first_told, first_told_on_another_host, of_a_transaction, of_one_that_names_no_group, by_a_member_of_another_log,
-    by_a_member_of_another_log_in_between, by_a_member_of_another_log_after_the_last_of_ours,
+    first_told,
+    first_told_on_another_host,
+    of_a_transaction,
+    of_one_that_names_no_group,
+    by_a_member_of_another_log,
+    by_a_member_of_another_log_in_between,
+    by_a_member_of_another_log_after_the_last_of_ours,
     asked_for_while_it_was_read,
-]  # fmt: skip
+]
 
 
 @in_any_way()

@@ -88,8 +88,10 @@ def test_a_step_reads_and_writes_only_the_parts_that_it_needs(monkeypatch: pytes
     store.feed(h.rows)
     before = kept(store)
     assert {name: len(orjson.loads(stored)) for name, stored in before.items()} == {
-        "given-up.0": 4, "given-up.1": 4, "given-up.2": 2,
-    }  # fmt: skip
+        "given-up.0": 4,
+        "given-up.1": 4,
+        "given-up.2": 2,
+    }
     h.rows.clear()
     h.assign("audit")
     h.read(0, ("v", 0, 1, 4), ("w", 6, 1, 10), ("v", 1, 1, 16), reader="audit")
@@ -120,5 +122,8 @@ def test_runs_that_are_given_up_in_the_step_that_divides_them_have_room(monkeypa
     assert [one.message for one in store.findings if one.anomaly == "check-failed"] == []
     records = [record for one in kept(store).values() for record in orjson.loads(one)]
     assert sorted((record["op"], record["seq"], record["length"]) for record in records) == [
-        (1, 1, 1), (1, 2, 1), (3, 3, 1), (3, 4, 1),
-    ]  # fmt: skip
+        (1, 1, 1),
+        (1, 2, 1),
+        (3, 3, 1),
+        (3, 4, 1),
+    ]

@@ -52,10 +52,13 @@ def test_what_it_is_not_given_it_was_not_given(fed: Fed) -> None:
     skipped = [{"offset": offset, "writer": W, "seq": offset} for offset in (5, 6, 7)]
     (told,) = whole(store, NAMES)
     assert told._replace(at=0.0, decidable=None) == Told(
-        "poll-skip", (G, 3), f"process {G} went from offset 4 to 8 over 3 known values",
-        {"process": G, "op": 3, "previous_op": 2, "previous_offset": 4, "offset": 8, "skipped": skipped}, 0.0,
+        "poll-skip",
+        (G, 3),
+        f"process {G} went from offset 4 to 8 over 3 known values",
+        {"process": G, "op": 3, "previous_op": 2, "previous_offset": 4, "offset": 8, "skipped": skipped},
+        0.0,
         context={"mode": "subscribe", "held": "true"},
-    )  # fmt: skip
+    )
     assert severity("poll-skip", told.context) == "critical"
     assert subjects(explained(h, store)) == {("vanished-record", (offset, W, offset)) for offset in (5, 6, 7)}
 

@@ -106,9 +106,13 @@ def test_a_flood_is_told_one_by_one_at_first_and_then_together(status: Any, name
         assert finding.subject == ("many", 0, reached)
         assert finding.message == f"{reached} records between offsets 0 and {last} {words}"
         assert finding.evidence == {
-            "records": reached, "first_offset": 0, "last_offset": last,
-            "examples": list(range(0, EVERY * 10, EVERY)), "process": number("r"), "op": op,
-        }  # fmt: skip
+            "records": reached,
+            "first_offset": 0,
+            "last_offset": last,
+            "examples": list(range(0, EVERY * 10, EVERY)),
+            "process": number("r"),
+            "op": op,
+        }
         assert finding.at == finding.decidable == polls[op]
     assert counted(store) == 1_200
     assert {f.anomaly for f in store.findings} == {name}
@@ -166,8 +170,12 @@ def test_a_second_canary_is_told_once_for_each_of_its_runs(parts: int) -> None:
     ]
     second = h.rows[21]
     assert store.findings[1].evidence == {
-        "offset": 5_000, "hash": 6_000, "process": number("r"), "op": second.op, "run": "two",
-    }  # fmt: skip
+        "offset": 5_000,
+        "hash": 6_000,
+        "process": number("r"),
+        "op": second.op,
+        "run": "two",
+    }
     assert store.findings[1].at == micros(second.completed)
     assert counted(store) == 2_000
 
@@ -187,8 +195,12 @@ def test_more_runs_than_are_remembered_are_told_once_a_stretch(parts: int) -> No
         f"the record at offset {RUNS} belongs to run run-{RUNS}, one of more than {RUNS} that this log does not know"
     )
     assert other.evidence == {
-        "offset": RUNS, "hash": 1000 + RUNS, "process": number("r"), "op": row.op, "run": f"run-{RUNS}",
-    }  # fmt: skip
+        "offset": RUNS,
+        "hash": 1000 + RUNS,
+        "process": number("r"),
+        "op": row.op,
+        "run": f"run-{RUNS}",
+    }
     assert other.at == other.decidable == micros(row.completed)
     assert len(known(store).runs) == RUNS
 
@@ -389,8 +401,11 @@ def test_records_that_stand_beside_others_are_told_once(parts: int) -> None:
     """Two readers see the same ones, in steps of their own; one has no run, and others stand elsewhere."""
     h = History()
     h.send("w", 0, 10, at=0)
-    seen = [Irregular(0, 3, "relocated", 1, V, 0, "topic", 3), Irregular(1, 30, "corrupted", 3),
-            Irregular(2, 31, "corrupted", 3)]  # fmt: skip
+    seen = [
+        Irregular(0, 3, "relocated", 1, V, 0, "topic", 3),
+        Irregular(1, 30, "corrupted", 3),
+        Irregular(2, 31, "corrupted", 3),
+    ]
     h.irregular("r", *seen)
     h.irregular("q", Irregular(0, 5, "relocated", 2, V, 1, "topic", 3, "another"))
     h.irregular("s", *seen)
@@ -402,10 +417,18 @@ def test_records_that_stand_beside_others_are_told_once(parts: int) -> None:
     assert [f.subject[3:] for f in of(store, "relocated-write")] == [(0, 3), (1, 5)]
     three, five = of(store, "inconsistent-offsets")
     assert (three.subject, three.at, five.subject, five.at) == (
-        (3,), micros(h.rows[1].completed), (5,), micros(h.rows[2].completed)
-    )  # fmt: skip
-    values = sorted([(f"{V}/0 of topic/3", {"writer": V, "seq": 0, "topic": "topic", "partition": 3}),
-                     (f"{W}/3", {"writer": W, "seq": 3})], key=lambda told: told[0])  # fmt: skip
+        (3,),
+        micros(h.rows[1].completed),
+        (5,),
+        micros(h.rows[2].completed),
+    )
+    values = sorted(
+        [
+            (f"{V}/0 of topic/3", {"writer": V, "seq": 0, "topic": "topic", "partition": 3}),
+            (f"{W}/3", {"writer": W, "seq": 3}),
+        ],
+        key=lambda told: told[0],
+    )
     assert three.evidence == {"offset": 3, "values": [value for _, value in values]}
     assert three.message == f"offset 3 holds 2 values: {' and '.join(words for words, _ in values)}"
 

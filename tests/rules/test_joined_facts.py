@@ -22,17 +22,29 @@ WRITER = 5
 
 def fact(kind: str, partition: int, seq: int, at: int, *, outcome: str = "info", **more: Any) -> dict[str, Any]:
     return {
-        "cluster": "c", "topic_id": f"t{partition}", "topic": "topic", "partition": partition, "kind": kind, "at": at,
-        "txn": 7, "outcome": outcome, "writer": WRITER, "seq": seq, "offset": 10 + seq, "length": 1,
+        "cluster": "c",
+        "topic_id": f"t{partition}",
+        "topic": "topic",
+        "partition": partition,
+        "kind": kind,
+        "at": at,
+        "txn": 7,
+        "outcome": outcome,
+        "writer": WRITER,
+        "seq": seq,
+        "offset": 10 + seq,
+        "length": 1,
         "about": orjson.dumps(ABOUT).decode(),
-    } | more  # fmt: skip
+    } | more
 
 
 def guarded(partition: int, at: int) -> dict[str, Any]:
     told = {
-        "anomaly": "inconsistent-offsets", "subject": [12], "message": "offset 12 holds 2 values: 5/2 and 6/0",
+        "anomaly": "inconsistent-offsets",
+        "subject": [12],
+        "message": "offset 12 holds 2 values: 5/2 and 6/0",
         "evidence": {"offset": 12, "values": [{"writer": WRITER, "seq": 2}, {"writer": 6, "seq": 0}]},
-    }  # fmt: skip
+    }
     nothing = dict.fromkeys(("writer", "seq", "offset", "length"))
     return fact("guarded", partition, 0, at, about=orjson.dumps(told).decode()) | nothing
 
@@ -43,26 +55,42 @@ def value(partition: int, seq: int) -> dict[str, Any]:
 
 def lost(partition: int, seq: int, at: int, seen: dict[str, Any]) -> Finding:
     return Finding(
-        anomaly="lost-write", cluster="c", topic_id=f"t{partition}", topic="topic", partition=partition,
+        anomaly="lost-write",
+        cluster="c",
+        topic_id=f"t{partition}",
+        topic="topic",
+        partition=partition,
         subject=(WRITER, seq),
         message=f"value 5/{seq} was acknowledged at offset {10 + seq} and never polled; its transaction 7 is visible in"
         f" partition {seen['partition']} of topic",
         evidence={
-            "writer": WRITER, "seq": seq, "offset": 10 + seq, "txn": 7, "seen": seen, "transactional_id": "x",
+            "writer": WRITER,
+            "seq": seq,
+            "offset": 10 + seq,
+            "txn": 7,
+            "seen": seen,
+            "transactional_id": "x",
         },
-        at=at, decidable=at,
-    )  # fmt: skip
+        at=at,
+        decidable=at,
+    )
 
 
 def torn(outcome: str, seen: dict[str, Any], absent: dict[str, Any], at: int) -> Finding:
     return Finding(
-        anomaly="torn-transaction", cluster="c", topic_id="", topic="topic", partition=-1, subject=(7,),
+        anomaly="torn-transaction",
+        cluster="c",
+        topic_id="",
+        topic="topic",
+        partition=-1,
+        subject=(7,),
         message=f"of transaction 7 ({outcome}), value 5/{seen['seq']} was polled in partition {seen['partition']} of"
         f" topic, and value 5/{absent['seq']} is absent from offset {absent['offset']} of partition"
         f" {absent['partition']} of topic, which a reader passed",
         evidence={"txn": 7, "outcome": outcome, "seen": seen, "absent": absent, "transactional_id": "x"},
-        at=at, decidable=at,
-    )  # fmt: skip
+        at=at,
+        decidable=at,
+    )
 
 
 class Stage:
@@ -86,10 +114,17 @@ def test_an_indefinite_transaction_that_turns_out_visible() -> None:
     assert stage.stored["format"] == FORMAT
     told = stage.take(fact("visible", 0, 4, 25), fact("visible", 2, 1, 60))
     inconsistent = Finding(
-        anomaly="inconsistent-offsets", cluster="c", topic_id="t1", topic="topic", partition=1, subject=(12,),
+        anomaly="inconsistent-offsets",
+        cluster="c",
+        topic_id="t1",
+        topic="topic",
+        partition=1,
+        subject=(12,),
         message="offset 12 holds 2 values: 5/2 and 6/0",
-        evidence={"offset": 12, "values": [{"writer": WRITER, "seq": 2}, {"writer": 6, "seq": 0}]}, at=25, decidable=25,
-    )  # fmt: skip
+        evidence={"offset": 12, "values": [{"writer": WRITER, "seq": 2}, {"writer": 6, "seq": 0}]},
+        at=25,
+        decidable=25,
+    )
     assert told.findings == [
         torn("info", seen, value(1, 0), 30),
         lost(1, 0, 30, seen),
@@ -126,9 +161,13 @@ def test_an_aborted_transaction_of_which_something_shows_later() -> None:
 
 def test_what_nobody_sees_any_more_is_closed_by_whatever_comes() -> None:
     about = {
-        "anomaly": "evidence-late", "subject": ["process", 5], "message": "late", "decidable": 9, "waits": False,
+        "anomaly": "evidence-late",
+        "subject": ["process", 5],
+        "message": "late",
+        "decidable": 9,
+        "waits": False,
         "evidence": {"process": 5, "host": 9, "hold": "rows", "since": 1, "behind_s": 3.0},
-    }  # fmt: skip
+    }
     stage = Stage()
     assert stage.take().changes == {}
     (opened,) = stage.take(fact("holds", 1, 0, 10, txn=None, about=orjson.dumps(about).decode())).findings
@@ -140,13 +179,17 @@ def test_what_nobody_sees_any_more_is_closed_by_whatever_comes() -> None:
 def test_a_finished_history_has_all_facts(outcome: str) -> None:
     of = {"outcome": outcome}
     facts = [
-        guarded(0, 20) | of, fact("absent", 1, 1, 30, **of), fact("absent", 2, 0, 35, **of),
-        fact("visible", 3, 5, 40, **of), fact("visible", 4, 0, 45, **of),
-    ]  # fmt: skip
+        guarded(0, 20) | of,
+        fact("absent", 1, 1, 30, **of),
+        fact("absent", 2, 0, 35, **of),
+        fact("visible", 3, 5, 40, **of),
+        fact("visible", 4, 0, 45, **of),
+    ]
     others = [
-        fact("visible", 0, 0, 10, txn=8, **of), fact("absent", 0, 0, 10, txn=8, cluster="another", **of),
+        fact("visible", 0, 0, 10, txn=8, **of),
+        fact("absent", 0, 0, 10, txn=8, cluster="another", **of),
         fact("absent", 0, 0, 10, txn=9, **of),
-    ]  # fmt: skip
+    ]
     told = Stage().take(*others, *facts, finished=True).findings
     assert told == [torn(outcome, value(3, 5), value(1, 1), 40)]
 

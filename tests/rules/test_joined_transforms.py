@@ -30,9 +30,17 @@ class Joined:
         self.told("begun", begun)
 
     def told(
-        self, kind: FactKind, at: float, offset: int = 0, length: int = 0, about: str | None = None, *,
-        of: str | None = None, writer: int = W, seq: int = -1,
-    ) -> None:  # fmt: skip
+        self,
+        kind: FactKind,
+        at: float,
+        offset: int = 0,
+        length: int = 0,
+        about: str | None = None,
+        *,
+        of: str | None = None,
+        writer: int = W,
+        seq: int = -1,
+    ) -> None:
         """`of`: the id of the topic that tells it."""
         of = of or (self.topic if about or kind in ("begun", "input", "gone") else "out")
         made = Runs(*(np.array([v], np.int64) for v in (0, writer, offset if seq < 0 else seq, offset, length)))
@@ -137,8 +145,11 @@ def test_neighbours_are_told_apart() -> None:
     j.reflected((3, 0, 4), (4, 18, 20))
     j.join(30)
     assert [found[:3] for found in j.missing] == [
-        *((V, 4 + n, 4 + n) for n in range(4)), *((V, 20 + n, 8 + n) for n in range(4)), (V, 28, 16), (V, 29, 17),
-    ]  # fmt: skip
+        *((V, 4 + n, 4 + n) for n in range(4)),
+        *((V, 20 + n, 8 + n) for n in range(4)),
+        (V, 28, 16),
+        (V, 29, 17),
+    ]
 
 
 def test_an_input_that_was_settled_later_is_missing_from_then_on() -> None:

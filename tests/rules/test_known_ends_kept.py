@@ -74,9 +74,16 @@ def test_what_the_dead_had_polled_is_known_of_all_of_them(cut: bool) -> None:
         polled = [Run(number("x"), 0, 20, 10)] if i == 0 else [Run(number("w"), 0, 0, 5)]
         now = h.at(h.time)
         h.row(
-            name, "poll", type="info", error="process-died", polled=polled, mode="assign", isolation="read_committed",
-            invoked=now, completed=now,
-        )  # fmt: skip
+            name,
+            "poll",
+            type="info",
+            error="process-died",
+            polled=polled,
+            mode="assign",
+            isolation="read_committed",
+            invoked=now,
+            completed=now,
+        )
     for name in names:
         h.row(name, "close", type="info", error="process-died")
     h.mark(1.0)

@@ -98,9 +98,12 @@ def test_a_call_that_hangs_is_told_once_with_its_process() -> None:
     since = micros(h.at(h.open["q"]))
     assert one.message == f"process {Q} of run run is known as of 30 s ago, since when an operation of it is open"
     assert dict(one.evidence) == {
-        "process": Q, "host": number("committer one"), "hold": "operation", "since": since,
+        "process": Q,
+        "host": number("committer one"),
+        "hold": "operation",
+        "since": since,
         "behind_s": (one.at - since) / 1e6,
-    }  # fmt: skip
+    }
     del h.open["q"]
     before = len(h.rows)
     traffic(h, 3, first=400, partitions=2)
@@ -163,29 +166,39 @@ def a_clock_is_behind(h: Hosts) -> list[Slice]:
 
 HELD: list[tuple[Callable[[Hosts], list[Slice]], tuple[str, int], str, str]] = [
     (
-        a_row_is_missing, ("process", Q), "rows",
+        a_row_is_missing,
+        ("process", Q),
+        "rows",
         f"1 rows of process {Q} of run run are missing: it is known as of 30 s ago",
     ),
     (
-        a_host_is_silent, ("host", number("committer two")), "host",
+        a_host_is_silent,
+        ("host", number("committer two")),
+        "host",
         f"nothing has come of the host of run west (committer {number('committer two')}) for 30 s, nor what 2 processes"
         " did there",
     ),
     (
-        a_host_of_which_no_beginning_is_known_is_silent, ("host", number("committer two")), "host",
+        a_host_of_which_no_beginning_is_known_is_silent,
+        ("host", number("committer two")),
+        "host",
         f"nothing has come of the host of committer {number('committer two')} for 30 s, nor what 2 processes did there",
     ),
     (
-        a_clock_is_behind, ("host", number("committer two")), "clock",
+        a_clock_is_behind,
+        ("host", number("committer two")),
+        "clock",
         f"the host of run west (committer {number('committer two')}) is 40 s behind the host of run east (committer"
         f" {number('committer one')}), by either's clock or because its log comes late",
     ),
     (
-        a_journal_is_not_told_of, ("journals", number("committer one")), "journals",
+        a_journal_is_not_told_of,
+        ("journals", number("committer one")),
+        "journals",
         f"1 processes of the host of run run (committer {number('committer one')}) have not closed, and nothing is told"
         " of them for 30 s",
     ),
-]  # fmt: skip
+]
 
 
 @pytest.mark.long

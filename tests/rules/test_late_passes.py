@@ -67,14 +67,19 @@ def told(at: float, read_to: int) -> list[Told]:
     of_it = {"txn": 7, "told": "committed", "transactional_id": "v"}
     where = {"topic": "topic", "partition": 0, "writer": V}
     torn = Told(
-        "torn-transaction", (7,),
+        "torn-transaction",
+        (7,),
         f"of transaction 7 (ok), value {V}/0 was polled in partition 0 of topic, and value {V}/1 is absent from offset"
         " 6 of partition 0 of topic, which a reader passed",
         {
-            "txn": 7, "outcome": "ok", "transactional_id": "v",
-            "seen": {**where, "seq": 0, "offset": 5}, "absent": {**where, "seq": 1, "offset": 6},
-        }, at,
-    )  # fmt: skip
+            "txn": 7,
+            "outcome": "ok",
+            "transactional_id": "v",
+            "seen": {**where, "seq": 0, "offset": 5},
+            "absent": {**where, "seq": 1, "offset": 6},
+        },
+        at,
+    )
     words = "; its transaction 7 of v was told to be committed"
     return [lost._replace(message=lost.message + words, evidence={**lost.evidence, **of_it}), torn]
 

@@ -44,7 +44,8 @@ def gone(
         ([LeaderEpoch(3)], [LeaderEpoch(3)], {"leader_epoch": 3, "passed_leader_epochs": [3, 3]}),
         ([LeaderEpoch(3)], [LeaderEpoch(3), LeaderEpoch(5, 6)], {"leader_epoch": 3, "passed_leader_epochs": [3, 5]}),
         (
-            [LeaderEpoch(2), LeaderEpoch(3, 5), LeaderEpoch(4, 6)], [LeaderEpoch(5)],
+            [LeaderEpoch(2), LeaderEpoch(3, 5), LeaderEpoch(4, 6)],
+            [LeaderEpoch(5)],
             {"leader_epoch": 3, "passed_leader_epochs": [5, 5]},
         ),
         ([LeaderEpoch(3)], [], {"leader_epoch": 3}),
@@ -52,7 +53,7 @@ def gone(
         ([], [], {}),
     ],
     ids=["one", "another leader behind it", "one of its own", "told to one", "told to the other", "not told"],
-)  # fmt: skip
+)
 def test_of_a_value_that_one_was_given_and_the_other_not(
     saw: Sequence[LeaderEpoch], passed: Sequence[LeaderEpoch], named: dict[str, Any], back: bool
 ) -> None:
@@ -96,8 +97,9 @@ def test_another_epoch_alone_is_no_finding() -> None:
 def test_at_the_ends_of_what_was_polled(offset: int, own: int, around: list[int]) -> None:
     h = History()
     h.poll(
-        "r", [("w", 0, 1, 0), ("w", 1, 5, 2), ("w", 7, 1, 8)],
+        "r",
+        [("w", 0, 1, 0), ("w", 1, 5, 2), ("w", 7, 1, 8)],
         epochs=[LeaderEpoch(1), LeaderEpoch(2, 2), LeaderEpoch(4, 7)],
-    )  # fmt: skip
+    )
     table = to_table(h.rows)
     assert (epoch_of(table, 0, offset), epochs_around(table, 0, offset)) == (own, around)

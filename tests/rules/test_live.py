@@ -49,11 +49,14 @@ def test_a_loss_waits_for_grace_and_is_suspected_until_then() -> None:
 
 
 @pytest.mark.parametrize("early", [True, False])
-@pytest.mark.parametrize(("then", "expected"), [
-    ("polled elsewhere", set()),
-    ("not read again", set()),
-    ("read again", {"lost-write"}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("then", "expected"),
+    [
+        ("polled elsewhere", set()),
+        ("not read again", set()),
+        ("read again", {"lost-write"}),
+    ],
+)
 def test_an_acknowledgement_names_a_place_that_everybody_has_read(early: bool, then: str, expected: set[str]) -> None:
     """Its row may be here before that is settled. The record may come at another place, a moment later; and it may
     stand where it was acknowledged, if the log was cut: who read on before has not seen it, who reads again would."""

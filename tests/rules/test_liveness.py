@@ -240,11 +240,18 @@ STUCK: list[tuple[Callable[[History], object], list[tuple[str, int]]]] = [
     (retention_leaves_it_something_to_read, [("opened", 41)]),
 ]
 FINE = [
-    has_nothing_to_read, stands_before_a_marker, waits_for_a_transaction, says_that_it_passed, retention_overtook_it,
+    has_nothing_to_read,
+    stands_before_a_marker,
+    waits_for_a_transaction,
+    says_that_it_passed,
+    retention_overtook_it,
     retention_goes_past_an_open_transaction,
-    gave_the_partition_up, is_busy_with_transactions, saw_no_watermark_for_a_while,
-    only_aborted_below_the_stable_offset, the_end_was_read_before_the_stable_offset,
-]  # fmt: skip
+    gave_the_partition_up,
+    is_busy_with_transactions,
+    saw_no_watermark_for_a_while,
+    only_aborted_below_the_stable_offset,
+    the_end_was_read_before_the_stable_offset,
+]
 
 
 @pytest.mark.parametrize(("build", "expected"), STUCK, ids=[c[0].__name__ for c in STUCK])
@@ -308,8 +315,15 @@ def test_a_reader_that_closes_is_stuck_no_longer() -> None:
 @pytest.mark.parametrize("seed", seeds(3))
 def test_a_healthy_cluster_has_no_such_condition(seed: int) -> None:
     conditions = {
-        "stuck-consumer", "stuck-producer", "hanging-transaction", "unrecovered-transaction", "stuck-close",
-        "unsafe-config", "under-replicated-probe-topic", "misleading-fence", "benign-retention",
-    }  # fmt: skip
+        "stuck-consumer",
+        "stuck-producer",
+        "hanging-transaction",
+        "unrecovered-transaction",
+        "stuck-close",
+        "unsafe-config",
+        "under-replicated-probe-topic",
+        "misleading-fence",
+        "benign-retention",
+    }
     for store in (row_by_row(Model(seed).run().history), at_once(Model(seed).run().history)):
         assert {f.anomaly for f in store.findings} & conditions == set()

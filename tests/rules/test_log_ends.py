@@ -88,12 +88,14 @@ def test_in_a_file_no_further_listing_is_waited_for() -> None:
     h.send("v", 0, 1, at=4)
     assert whole(finished(h), ["log-truncation"]) == [
         Told(
-            "log-truncation", (9,),
+            "log-truncation",
+            (9,),
             "the log ends at 4, and offset 9 was acknowledged or polled before; then offset 4 was given to another"
             " write: what stood at 6 offsets is gone",
-            {"log_end": 4, "known": 9, "written_again": 4, "known_since": micros(START) + 4_000}, 1.004,
+            {"log_end": 4, "known": 9, "written_again": 4, "known_since": micros(START) + 4_000},
+            1.004,
         )
-    ]  # fmt: skip
+    ]
 
 
 @in_any_way()

@@ -14,9 +14,15 @@ from tests.rules.whole import finished, whole
 
 U, W = number("u"), number("w")
 NAMES = (
-    "torn-transaction", "lost-write", "G1a", "inconsistent-offsets", "misleading-error", "duplicate", "zombie-write",
+    "torn-transaction",
+    "lost-write",
+    "G1a",
+    "inconsistent-offsets",
+    "misleading-error",
+    "duplicate",
+    "zombie-write",
     "phantom-read",
-)  # fmt: skip
+)
 Found = dict[tuple[str, tuple[int | str, ...]], float]
 
 
@@ -41,10 +47,22 @@ def many(*, live: bool = True) -> Log:
     h.txn("n", sends=[("w", 18, 1, 38)], type="info", **both)
     h.txn("n", sends=[("w", 18, 1, 30), ("w", 19, 1, 33)], type="info", partition=1, **both)
     h.read(
-        0, ("w", 0, 2, 1), ("w", 2, 2, 4), ("u", 0, 1, 8), ("w", 6, 2, 10), ("e", 0, 1, 12), ("w", 10, 1, 16),
-        ("u", 1, 1, 17), ("u", 2, 1, 19), ("w", 12, 2, 20), ("w", 15, 1, 26), ("e", 3, 1, 30),
-        ("w", 16, 1, 32), ("u", 3, 1, 36), ("w", 18, 1, 38),
-    )  # fmt: skip
+        0,
+        ("w", 0, 2, 1),
+        ("w", 2, 2, 4),
+        ("u", 0, 1, 8),
+        ("w", 6, 2, 10),
+        ("e", 0, 1, 12),
+        ("w", 10, 1, 16),
+        ("u", 1, 1, 17),
+        ("u", 2, 1, 19),
+        ("w", 12, 2, 20),
+        ("w", 15, 1, 26),
+        ("e", 3, 1, 30),
+        ("w", 16, 1, 32),
+        ("u", 3, 1, 36),
+        ("w", 18, 1, 38),
+    )
     h.read(
         1,
         ("u", 5, 1, 5),
@@ -66,9 +84,10 @@ def many(*, live: bool = True) -> Log:
 def found(seen: float, settled: float) -> Found:
     """What is proven by what was seen, and what by its absence, at these times."""
     at_the_poll: list[tuple[str, tuple[int | str, ...]]] = [
-        ("G1a", (W, 6)), ("G1a", (W, 7)),
+        ("G1a", (W, 6)),
+        ("G1a", (W, 7)),
         *(("misleading-error", (number(who), op)) for who, op in (("e", 0), ("e", 1), ("i", 0))),
-    ]  # fmt: skip
+    ]
     later: list[tuple[str, tuple[int | str, ...]]] = [
         *(("lost-write", (W, seq)) for seq in (0, 1, 2, 3, 11, 14, 15, 17, 18, 19)),
         *(("torn-transaction", (txn,)) for txn in (7, 9, 11, 13, 15, 16, 17)),
@@ -108,10 +127,14 @@ def test_live(fed: Callable[[History], Store]) -> None:
         evidence = {"process": number(who), "op": op, "writer": number(writer), "seq": seq}
         assert of_one["misleading-error", (number(who), op)].evidence == evidence
     for txn, partitions, seqs, offsets in (
-        (7, (0, 1), (0, 0), (1, 1)), (9, (0, 1), (2, 2), (4, 4)), (11, (0, 1), (6, 6), (10, 10)),
-        (13, (0, 0), (10, 11), (16, 17)), (15, (0, 1), (15, 14), (26, 25)),
-        (16, (0, 0), (16, 17), (32, 34)), (17, (0, 1), (18, 18), (38, 30)),
-    ):  # fmt: skip
+        (7, (0, 1), (0, 0), (1, 1)),
+        (9, (0, 1), (2, 2), (4, 4)),
+        (11, (0, 1), (6, 6), (10, 10)),
+        (13, (0, 0), (10, 11), (16, 17)),
+        (15, (0, 1), (15, 14), (26, 25)),
+        (16, (0, 0), (16, 17), (32, 34)),
+        (17, (0, 1), (18, 18), (38, 30)),
+    ):
         torn = of_one["torn-transaction", (txn,)].evidence
         for which, partition, seq, offset in zip(("seen", "absent"), partitions, seqs, offsets, strict=True):
             where = {"topic": "topic", "partition": partition, "writer": W, "seq": seq, "offset": offset}

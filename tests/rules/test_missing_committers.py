@@ -57,16 +57,26 @@ def test_only_who_may_commit_for_the_group_is_waited_for(hung: str, judged: bool
     h.rows.clear()
     h.mark(1.0)
     store.feed(h.rows)
-    expected = [foreign(70, 100, 0.022, to=OBSERVER), lost(100, 70, 0.022, to=OBSERVER, after=0.003),
-                regression(100, 70, 0.022)]  # fmt: skip
+    expected = [
+        foreign(70, 100, 0.022, to=OBSERVER),
+        lost(100, 70, 0.022, to=OBSERVER, after=0.003),
+        regression(100, 70, 0.022),
+    ]
     assert whole(store, VERDICTS) == expected
 
 
 @pytest.mark.parametrize(
     ("process", "start", "end", "found"),
-    [("m", 0.0, 20.0, False), ("m", 10.009, 20.0, False), ("m", 0.0, 10.0, True), ("m", 13.0, 20.0, True),
-     ("w", 0.0, 20.0, True), ("s", 0.0, 20.0, True), ("x", 0.0, 20.0, False)],
-)  # fmt: skip
+    [
+        ("m", 0.0, 20.0, False),
+        ("m", 10.009, 20.0, False),
+        ("m", 0.0, 10.0, True),
+        ("m", 13.0, 20.0, True),
+        ("w", 0.0, 20.0, True),
+        ("s", 0.0, 20.0, True),
+        ("x", 0.0, 20.0, False),
+    ],
+)
 def test_a_hole_leaves_open_what_it_touches(
     process: str, start: float, end: float, found: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

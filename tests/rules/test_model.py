@@ -34,9 +34,12 @@ ASKED = os.environ.get("MODELS")
 
 def examples(few: int) -> settings:
     return settings(
-        max_examples=int(ASKED or few), derandomize=ASKED is None, database=None, deadline=None,
+        max_examples=int(ASKED or few),
+        derandomize=ASKED is None,
+        database=None,
+        deadline=None,
         suppress_health_check=list(HealthCheck),
-    )  # fmt: skip
+    )
 
 
 histories = st.lists(st.builds(Turn, st.sampled_from(WHO), st.integers(0, 999)), max_size=120)
@@ -47,10 +50,16 @@ ALWAYS = frozenset({"rebalance", "G1b"})
 """Classified findings that everyday life makes true: groups rebalance, short polls cut transactions."""
 NEVER_IN_FILES = frozenset(
     {
-        "stuck-consumer", "stuck-producer", "stuck-close", "hanging-transaction", "unrecovered-transaction",
-        "unsafe-config", "under-replicated-probe-topic", "suspected",
+        "stuck-consumer",
+        "stuck-producer",
+        "stuck-close",
+        "hanging-transaction",
+        "unrecovered-transaction",
+        "unsafe-config",
+        "under-replicated-probe-topic",
+        "suspected",
     }
-)  # fmt: skip
+)
 """Conditions are open while they last; a finished history has no now. Its `unseen` is all that nobody ever polled."""
 
 

@@ -28,10 +28,13 @@ def test_a_duplicate_and_an_inconsistent_offset_among_others(fed: Fed) -> None:
     assert whole(fed(h), ["duplicate", "inconsistent-offsets"]) == [
         twice._replace(context={"idempotent": "true"}),
         Told(
-            "inconsistent-offsets", (11,), f"offset 11 holds 2 values: {' and '.join(f'{w}/{s}' for w, s in both)}",
-            {"offset": 11, "values": [{"writer": w, "seq": s} for w, s in both]}, 0.006,
+            "inconsistent-offsets",
+            (11,),
+            f"offset 11 holds 2 values: {' and '.join(f'{w}/{s}' for w, s in both)}",
+            {"offset": 11, "values": [{"writer": w, "seq": s} for w, s in both]},
+            0.006,
         ),
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.parametrize("fed", [row_by_row, at_once])
@@ -103,11 +106,14 @@ def test_an_own_value_polled_among_others() -> None:
     h.txn("t", sends=[("w", 0, 2, 5), ("v", 0, 1, 60)], polls=[("v", 1, 4, 61), ("w", 1, 4, 6)], type="info")
     assert whole(finished(h), ["precommitted-read"]) == [
         Told(
-            "precommitted-read", (W, 1, T, 0), f"operation 0 of process {T} polled its own value {W}/1",
-            {"writer": W, "seq": 1, "offset": 6, "process": T, "op": 0}, 0.004,
+            "precommitted-read",
+            (W, 1, T, 0),
+            f"operation 0 of process {T} polled its own value {W}/1",
+            {"writer": W, "seq": 1, "offset": 6, "process": T, "op": 0},
+            0.004,
             context={"isolation": "read_committed"},
         )
-    ]  # fmt: skip
+    ]
 
 
 def cut(txn: int, reader: int, writer: int, seq: int, at: float, op: int = 0) -> Told:
@@ -177,9 +183,15 @@ def test_a_late_record() -> None:
         f"value {W}/1 was polled at offset 1 by process {R}, and process {number('s')} had passed that offset before"
     )
     evidence = {
-        "writer": W, "seq": 1, "offset": 1, "process": R, "op": 0, "passed_process": number("s"), "passed_op": 0,
+        "writer": W,
+        "seq": 1,
+        "offset": 1,
+        "process": R,
+        "op": 0,
+        "passed_process": number("s"),
+        "passed_op": 0,
         "apart_s": 0.004,
-    }  # fmt: skip
+    }
     assert whole(finished(h), ["late-record", "vanished-record"]) == [
         Told("late-record", (1, W, 1), f"{words}, when nothing was there", evidence, 0.006)
     ]

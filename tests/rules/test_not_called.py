@@ -46,10 +46,17 @@ def steps(batches: Sequence[pa.Table]) -> Iterator[tuple[dict[str, Any], bytes]]
             stepped = prepared.step({n: kept.chunks[n] for n in prepared.chunks if n in kept.chunks}, Objectives())
             kept.take(stepped)
             summary = {name: one for name, one in stepped.summary.items() if name != "state_bytes"}
-            yield {
-                "chunks": prepared.chunks, "changed": stepped.chunks, "findings": stepped.findings,
-                "facts": stepped.facts.to_pylist(), "rechecks": stepped.rechecks, "summary": summary,
-            }, stepped.hot  # fmt: skip
+            yield (
+                {
+                    "chunks": prepared.chunks,
+                    "changed": stepped.chunks,
+                    "findings": stepped.findings,
+                    "facts": stepped.facts.to_pylist(),
+                    "rechecks": stepped.rechecks,
+                    "summary": summary,
+                },
+                stepped.hot,
+            )
 
 
 def same_if_all_are_called(batches: Sequence[pa.Table]) -> None:

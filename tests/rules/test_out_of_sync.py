@@ -52,16 +52,24 @@ def test_a_broker_that_stays_away_is_told_once_and_ends_when_it_is_back(fed: Cal
     evidence = {"broker": 3, "since": since, "replicas": [1, 2, 3], "in_sync": [1, 2]}
     began = round((since - micros(START)) / 1e6, 3)
     assert opened == Told(
-        NAME, (3,), "replicas on broker 3 have not been in sync for 121 s", evidence, opened.at, round(began + 120, 3),
+        NAME,
+        (3,),
+        "replicas on broker 3 have not been in sync for 121 s",
+        evidence,
+        opened.at,
+        round(began + 120, 3),
         "opened",
-    )  # fmt: skip
+    )
     assert began + 120 <= opened.at <= began + 122
     lasted = round(closed.at - opened.at, 3)
     assert closed == Told(
-        NAME, (3,), f"{NAME} ended after {lasted:.1f} s",
-        {**evidence, "since": since + 4_000, "partitions": 2, "lasted_s": lasted}, closed.at,
+        NAME,
+        (3,),
+        f"{NAME} ended after {lasted:.1f} s",
+        {**evidence, "since": since + 4_000, "partitions": 2, "lasted_s": lasted},
+        closed.at,
         event="closed",
-    )  # fmt: skip
+    )
     assert 200 <= closed.at - began <= 202, "the other partition tells of it a moment later"
 
 
@@ -170,10 +178,13 @@ def test_too_few_in_sync_is_told_once_before_what_waits_on_it_is_due_and_ends(fe
     assert began + 20 <= opened.at <= began + 22
     lasted = round(closed.at - opened.at, 3)
     assert closed == Told(
-        FEW, (), f"{FEW} ended after {lasted:.1f} s",
-        {**evidence, "since": since + 4_000, "partitions": 2, "lasted_s": lasted}, closed.at,
+        FEW,
+        (),
+        f"{FEW} ended after {lasted:.1f} s",
+        {**evidence, "since": since + 4_000, "partitions": 2, "lasted_s": lasted},
+        closed.at,
         event="closed",
-    )  # fmt: skip
+    )
     assert 45 <= closed.at - began <= 47
 
 
@@ -236,12 +247,15 @@ def test_more_replicas_being_needed_counts_from_then() -> None:
 
 
 @FEEDS
-@pytest.mark.parametrize(("silent", "sound", "few", "opened"), [
-    (16, 0, 10, [32]),  # twenty seconds after the first without an answer, and five after too few were in sync
-    (16, 14, 25, [46]),  # one broker after the other
-    (16, 16, 15, []),  # long before
-    (16, 0, 4, []),  # for a moment
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("silent", "sound", "few", "opened"),
+    [
+        (16, 0, 10, [32]),  # twenty seconds after the first without an answer, and five after too few were in sync
+        (16, 14, 25, [46]),  # one broker after the other
+        (16, 16, 15, []),  # long before
+        (16, 0, 4, []),  # for a moment
+    ],
+)
 def test_brokers_that_were_silent_before_count(
     fed: Callable[[History], Store], silent: int, sound: int, few: int, opened: list[int]
 ) -> None:

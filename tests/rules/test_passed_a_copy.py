@@ -21,9 +21,15 @@ VALUES = 5
 COPIED, COPY = 2, 20
 WRITER = number("w")
 ORDER = ("nonmonotonic-poll", "int-nonmonotonic-poll", "poll-skip", "int-poll-skip")
-ON_TIME = [row_by_row, at_once, away_in_the_midst, back, in_pieces, in_random_pieces, *(
-    lambda h, cut=cut: away(h, cut) for cut in (20, 40, 60)
-)]  # fmt: skip
+ON_TIME = [
+    row_by_row,
+    at_once,
+    away_in_the_midst,
+    back,
+    in_pieces,
+    in_random_pieces,
+    *(lambda h, cut=cut: away(h, cut) for cut in (20, 40, 60)),
+]
 """What a late reader's steps are compared with is what is left of the index (`rules.settling.positions`)."""
 
 
@@ -87,27 +93,38 @@ def audited_after_it_was_decided(h: History) -> None:
 def back_from(process: str, *, op: int, previous_op: int, internal: bool, at: float) -> Told:
     n = number(process)
     evidence = {
-        "process": n, "op": op, "previous_op": previous_op, "previous_offset": 2 * COPIED, "offset": 2 * COPIED + 2,
-    }  # fmt: skip
+        "process": n,
+        "op": op,
+        "previous_op": previous_op,
+        "previous_offset": 2 * COPIED,
+        "offset": 2 * COPIED + 2,
+    }
     return Told(
         "int-nonmonotonic-poll" if internal else "nonmonotonic-poll",
         (n, op, 2 * COPIED + 2) if internal else (n, op),
-        f"process {n} went from offset 4, whose value stands at 20 too, back to 6", evidence, at,
+        f"process {n} went from offset 4, whose value stands at 20 too, back to 6",
+        evidence,
+        at,
         context={"mode": "assign", "duplicate": "critical"},
         implied_by=identity("duplicate", "c", "t", 0, (WRITER, COPIED)),
-    )  # fmt: skip
+    )
 
 
 READER = back_from("r", op=4, previous_op=3, internal=False, at=11.0)
 AUDIT = back_from("a", op=1, previous_op=1, internal=True, at=11.0)
 OVER = AUDIT._replace(
-    anomaly="int-poll-skip", subject=(number("a"), 1, 4),
+    anomaly="int-poll-skip",
+    subject=(number("a"), 1, 4),
     message=f"process {number('a')} went from offset 2 to 4, whose value stands at 20 too, over 2 known values",
     evidence={
-        "process": number("a"), "op": 1, "previous_op": 1, "previous_offset": 2, "offset": 4,
+        "process": number("a"),
+        "op": 1,
+        "previous_op": 1,
+        "previous_offset": 2,
+        "offset": 4,
         "skipped": [{"offset": offset, "writer": WRITER, "seq": offset // 2} for offset in (6, 8)],
     },
-)  # fmt: skip
+)
 
 
 @pytest.mark.parametrize(

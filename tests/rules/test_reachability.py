@@ -46,7 +46,7 @@ def answered(h: History, many: int) -> None:
 
 def in_vain(
     h: History, many: int, *, error: str | None = "_TIMED_OUT", settings: dict[str, str] | None = BROKERS
-) -> None:  # fmt: skip
+) -> None:
     """A question each second, given up at once."""
     for _ in range(many):
         h.row("observer", "offsets", type="info", error=error, settings=settings)
@@ -228,8 +228,13 @@ def test_where_no_broker_is_named_it_is_the_leader_of_the_partition(fed: Callabl
         "no request to the leader of partition 0 of topic has been answered for 31 s (asked by run run)"
     )
     assert {**one.evidence, "since": 0} == {
-        "brokers": [], "known_brokers": [], "whole_cluster": False, "since": 0, "error": "_TIMED_OUT", "runs": ["run"],
-    }  # fmt: skip
+        "brokers": [],
+        "known_brokers": [],
+        "whole_cluster": False,
+        "since": 0,
+        "error": "_TIMED_OUT",
+        "runs": ["run"],
+    }
 
 
 @FEEDS
@@ -251,5 +256,10 @@ def test_the_newest_reason_is_told_and_which_brokers(
     in_vain(h, 20, error=errors[1])
     one = opened(fed(h))
     assert {**one.evidence, "since": 0} == {
-        "brokers": [1], "known_brokers": [1, 2], "whole_cluster": False, "since": 0, "error": said, "runs": ["run"],
-    }  # fmt: skip
+        "brokers": [1],
+        "known_brokers": [1, 2],
+        "whole_cluster": False,
+        "since": 0,
+        "error": said,
+        "runs": ["run"],
+    }

@@ -26,19 +26,45 @@ from tests.rules.reference_fates import FATES
 
 ASKED = os.environ.get("HISTORIES")
 EXAMPLES = settings(
-    max_examples=int(ASKED or 500), derandomize=ASKED is None, database=None, deadline=None,
+    max_examples=int(ASKED or 500),
+    derandomize=ASKED is None,
+    database=None,
+    deadline=None,
     suppress_health_check=list(HealthCheck),
-)  # fmt: skip
+)
 UNSEEN_LISTED = 10
 """`unseen` lists the first few runs of values, and counts the rest."""
 
 COMPARED = {
-    "duplicate", "inconsistent-offsets", "G1a", "precommitted-read", "corrupted-record", "relocated-write",
-    "foreign-record", "lost-write", "unseen", "poll-skip", "nonmonotonic-poll", "int-poll-skip",
-    "int-nonmonotonic-poll", "int-send-skip", "int-nonmonotonic-send", "nonmonotonic-send", "spurious-zero-offset",
-    "phantom-read", "torn-transaction", "zombie-write", "misleading-error", "eos-violation", "vanished-record",
-    "late-record", "offset-regression", "lost-commit", "foreign-commit", "log-truncation",
-}  # fmt: skip
+    "duplicate",
+    "inconsistent-offsets",
+    "G1a",
+    "precommitted-read",
+    "corrupted-record",
+    "relocated-write",
+    "foreign-record",
+    "lost-write",
+    "unseen",
+    "poll-skip",
+    "nonmonotonic-poll",
+    "int-poll-skip",
+    "int-nonmonotonic-poll",
+    "int-send-skip",
+    "int-nonmonotonic-send",
+    "nonmonotonic-send",
+    "spurious-zero-offset",
+    "phantom-read",
+    "torn-transaction",
+    "zombie-write",
+    "misleading-error",
+    "eos-violation",
+    "vanished-record",
+    "late-record",
+    "offset-regression",
+    "lost-commit",
+    "foreign-commit",
+    "log-truncation",
+}
 BETWEEN_POLLS = {"poll-skip", "nonmonotonic-poll"}
 INSIDE_POLLS = {"int-poll-skip", "int-nonmonotonic-poll"}
 INSIDE_SENDS = {"int-send-skip", "int-nonmonotonic-send"}

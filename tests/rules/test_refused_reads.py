@@ -125,10 +125,16 @@ def polls_in_vain(h: History) -> None:
 @pytest.mark.parametrize(
     "build",
     [
-        life_after_life, members, taken_from_members, without_a_reason, one_of_two, also_sends,
-        one_of_two_that_begin_anew, polls_in_vain,
+        life_after_life,
+        members,
+        taken_from_members,
+        without_a_reason,
+        one_of_two,
+        also_sends,
+        one_of_two_that_begin_anew,
+        polls_in_vain,
     ],
-)  # fmt: skip
+)
 @in_any_way(file=False)
 def test_a_reader_that_does_not_come_to_read(build: Callable[[History], None], fed: Fed) -> None:
     h = History()
@@ -265,11 +271,22 @@ def fails_reads_and_fails(h: History) -> None:
 @pytest.mark.parametrize(
     "build",
     [
-        polls_again, has_other_trouble, another_one_fails, fails_reads_and_fails, for_less_than_the_objective,
-        comes_now_and_then, reads_and_ends, does_not_read, ends_in_order, is_killed, is_refused_once,
-        waits_for_its_group, members_of_another_topic, reads_another_topic,
+        polls_again,
+        has_other_trouble,
+        another_one_fails,
+        fails_reads_and_fails,
+        for_less_than_the_objective,
+        comes_now_and_then,
+        reads_and_ends,
+        does_not_read,
+        ends_in_order,
+        is_killed,
+        is_refused_once,
+        waits_for_its_group,
+        members_of_another_topic,
+        reads_another_topic,
     ],
-)  # fmt: skip
+)
 @in_any_way()
 def test_nobody_is_called_so_who(build: Callable[[History], None], fed: Fed) -> None:
     h = History()

@@ -49,14 +49,23 @@ def test_a_writer_that_is_refused_and_writes_again(fed: Fed) -> None:
     goes_on(h, 3, first=38)
     opened, closed = whole(fed(h), [NAME])
     assert (opened.event, opened.subject, opened.message) == (
-        "opened", (W1,), f"the cluster refuses what {W1} sends, with {DENIED} for 30 s",
-    )  # fmt: skip
+        "opened",
+        (W1,),
+        f"the cluster refuses what {W1} sends, with {DENIED} for 30 s",
+    )
     evidence = {"process": number("w"), "writer": W1, "error": DENIED, "acknowledged": at(2.012), "since": at(3.016)}
     assert (opened.evidence, opened.at, opened.decidable) == (evidence, 33.136, 33.016)
     assert closed == Told(
-        NAME, (W1,), f"{NAME} ended after 5.1 s", {"writer": W1, "lasted_s": 5.14},
-        38.156, None, "closed", {}, None,
-    )  # fmt: skip
+        NAME,
+        (W1,),
+        f"{NAME} ended after 5.1 s",
+        {"writer": W1, "lasted_s": 5.14},
+        38.156,
+        None,
+        "closed",
+        {},
+        None,
+    )
 
 
 @pytest.mark.parametrize("fed", [live(row_by_row), live(at_once)])
@@ -182,10 +191,19 @@ def after_rebalances(h: History) -> None:
 @pytest.mark.parametrize(
     "build",
     [
-        never_wrote, by_a_broker_that_cannot_append, certainly_not, transactions, lives, unanswered_between,
-        one_of_two, never_begins, begins_no_more, seldom, after_rebalances,
+        never_wrote,
+        by_a_broker_that_cannot_append,
+        certainly_not,
+        transactions,
+        lives,
+        unanswered_between,
+        one_of_two,
+        never_begins,
+        begins_no_more,
+        seldom,
+        after_rebalances,
     ],
-)  # fmt: skip
+)
 @in_any_way(file=False)
 def test_a_writer_that_is_refused(build: Callable[[History], None], fed: Fed) -> None:
     h = History()
@@ -277,11 +295,19 @@ def twice_in_twelve_minutes(h: History) -> None:
 @pytest.mark.parametrize(
     "build",
     [
-        is_rebalanced_all_the_time, twice_in_twelve_minutes, for_less_than_the_objective, now_and_then,
-        aborts_on_purpose, aborts_once_on_purpose, the_topic_is_gone,
-        the_topic_was_said_to_be_gone, once_and_once, unanswered, sends_elsewhere,
+        is_rebalanced_all_the_time,
+        twice_in_twelve_minutes,
+        for_less_than_the_objective,
+        now_and_then,
+        aborts_on_purpose,
+        aborts_once_on_purpose,
+        the_topic_is_gone,
+        the_topic_was_said_to_be_gone,
+        once_and_once,
+        unanswered,
+        sends_elsewhere,
     ],
-)  # fmt: skip
+)
 @in_any_way()
 def test_a_writer_that_is_fine(build: Callable[[History], None], fed: Fed) -> None:
     h = History()

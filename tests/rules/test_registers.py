@@ -81,10 +81,17 @@ def anything(draw: st.DrawFn) -> list[Op]:
         tells = (action == "read" and type == "ok") or (action == "cas" and type == "fail")
         ops.append(
             op(
-                number, 0, start, end, action, type, None if action == "read" else number + 1,
-                draw(IDS) if action == "cas" else None, draw(IDS) if tells else None,
+                number,
+                0,
+                start,
+                end,
+                action,
+                type,
+                None if action == "read" else number + 1,
+                draw(IDS) if action == "cas" else None,
+                draw(IDS) if tells else None,
             )
-        )  # fmt: skip
+        )
     return ops
 
 
@@ -209,7 +216,7 @@ CASES = {
         [op(A, 0, 0, 1, "cas", "fail", id=5, expected=9, observed=0)],
         ("refused-by-expected", [(A, 0)]),
     ),
-}  # fmt: skip
+}
 
 
 def rows(ops: Sequence[Op], *, register: int = 3, until: int = 60) -> list[Slice]:
@@ -221,11 +228,19 @@ def rows(ops: Sequence[Op], *, register: int = 3, until: int = 60) -> list[Slice
     def add(process: int, f: Any, at: int, done: int, **more: Any) -> None:
         made.append(
             Slice(
-                cluster="c", topic_id="t", topic="topic", partition=0, run="run", process=process,
-                slice=slices[process], f=f, invoked=START + timedelta(seconds=at),
-                completed=START + timedelta(seconds=done), **more,
+                cluster="c",
+                topic_id="t",
+                topic="topic",
+                partition=0,
+                run="run",
+                process=process,
+                slice=slices[process],
+                f=f,
+                invoked=START + timedelta(seconds=at),
+                completed=START + timedelta(seconds=done),
+                **more,
             )
-        )  # fmt: skip
+        )
         slices[process] += 1
 
     for process in sorted({one.process for one in ops}):
@@ -235,9 +250,17 @@ def rows(ops: Sequence[Op], *, register: int = 3, until: int = 60) -> list[Slice
             one = coming.pop(0)
             told = RegisterOp(register, one.action, one.id, one.expected, one.observed)  # type: ignore[arg-type]
             add(
-                one.process, "register", one.at, one.done, op=one.op, type=one.type, registers=[told], boot=one.boot,
-                mono_invoked=one.start, mono_completed=one.done,
-            )  # fmt: skip
+                one.process,
+                "register",
+                one.at,
+                one.done,
+                op=one.op,
+                type=one.type,
+                registers=[told],
+                boot=one.boot,
+                mono_invoked=one.start,
+                mono_completed=one.done,
+            )
         busy = {one.process: one.at for one in reversed(coming) if one.at < now}
         marks = [
             Mark(p, slices[p], START + timedelta(seconds=busy.get(p, now)))
@@ -282,30 +305,42 @@ def told(one: Op) -> dict[str, Any]:
     """An operation as evidence tells it."""
     at, done = ((START + timedelta(seconds=seconds)).isoformat() for seconds in (one.at, one.done))
     return {
-        "process": one.process, "op": one.op, "action": one.action, "type": one.type, "id": one.id,
-        "expected": one.expected, "observed": one.observed, "invoked": at, "completed": done,
-        "boot": one.boot, "mono_invoked": one.start, "mono_completed": None if one.type == "info" else one.done,
-    }  # fmt: skip
+        "process": one.process,
+        "op": one.op,
+        "action": one.action,
+        "type": one.type,
+        "id": one.id,
+        "expected": one.expected,
+        "observed": one.observed,
+        "invoked": at,
+        "completed": done,
+        "boot": one.boot,
+        "mono_invoked": one.start,
+        "mono_completed": None if one.type == "info" else one.done,
+    }
 
 
 @pytest.mark.parametrize(
     ("name", "at", "words"),
     [
         (
-            "an unknown write takes effect late", 20,
+            "an unknown write takes effect late",
+            20,
             "process 1 replaced id 0 by id 5 (operation 0, from 00:00:00.000000 with unknown outcome)",
         ),
         (
-            "a failed write", 13,
+            "a failed write",
+            13,
             "process 2 wrote id 5 (operation 0, from 00:00:00.000000 until 00:00:01.000000)",
         ),
         (
-            "refused by what it expected", 1,
+            "refused by what it expected",
+            1,
             "process 1 was refused to replace id 0 by id 5, and found id 0 (operation 0, from 00:00:00.000000 until"
             " 00:00:01.000000)",
         ),
     ],
-)  # fmt: skip
+)
 def test_a_finding_tells_each_operation(name: str, at: int, words: str) -> None:
     guilty, _, (reason, ops) = CASES[name]
     store = Store()

@@ -34,18 +34,23 @@ class Row:
 def test_null_may_be_what_may_be_none_or_has_a_default() -> None:
     part = pa.struct(
         [
-            pa.field("number", pa.int64(), nullable=False), pa.field("place", pa.int64()),
-            pa.field("partition", pa.int32()), pa.field("late", pa.bool_()),
+            pa.field("number", pa.int64(), nullable=False),
+            pa.field("place", pa.int64()),
+            pa.field("partition", pa.int32()),
+            pa.field("late", pa.bool_()),
         ]
-    )  # fmt: skip
+    )
     assert pa.schema(columns(Row)) == pa.schema(
         [
-            pa.field("name", pa.string(), nullable=False), pa.field("outcome", pa.string(), nullable=False),
+            pa.field("name", pa.string(), nullable=False),
+            pa.field("outcome", pa.string(), nullable=False),
             pa.field("at", pa.timestamp("us", tz="UTC"), nullable=False),
-            pa.field("partition", pa.int32(), nullable=False), pa.field("parts", pa.list_(part)),
-            pa.field("settings", pa.map_(pa.string(), pa.string())), pa.field("pair", pa.list_(pa.int64(), 2)),
+            pa.field("partition", pa.int32(), nullable=False),
+            pa.field("parts", pa.list_(part)),
+            pa.field("settings", pa.map_(pa.string(), pa.string())),
+            pa.field("pair", pa.list_(pa.int64(), 2)),
         ]
-    )  # fmt: skip
+    )
     assert items(Row) == {"parts": Part}
 
 

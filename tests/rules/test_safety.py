@@ -14,9 +14,14 @@ from tests.rules.whole import Told, whole
 
 FEEDS = pytest.mark.parametrize("fed", [row_by_row, at_once], ids=["row_by_row", "at_once"])
 SAFE = {
-    "replicas": "3", "replicas_asked": "3", "min_insync": "2", "min_insync_asked": "2", "created_by": "offsetwatch",
-    "unclean_leader_election": "false", "cleanup_policy": "delete",
-}  # fmt: skip
+    "replicas": "3",
+    "replicas_asked": "3",
+    "min_insync": "2",
+    "min_insync_asked": "2",
+    "created_by": "offsetwatch",
+    "unclean_leader_election": "false",
+    "cleanup_policy": "delete",
+}
 BOTH = {"under-replicated-probe-topic", "unsafe-config"}
 
 
@@ -68,8 +73,11 @@ def test_a_second_setting_that_is_unsafe_is_told_while_the_first_is(fed: Callabl
     h.row("o", "offsets", type="info", error="UNKNOWN_TOPIC_OR_PART")
     h.mark(1.0)
     assert [(f.event, f.subject) for f in fed(h).findings if f.anomaly == "unsafe-config"] == [
-        ("opened", ()), ("opened", ("cleanup.policy",)), ("closed", ("cleanup.policy",)), ("closed", ()),
-    ]  # fmt: skip
+        ("opened", ()),
+        ("opened", ("cleanup.policy",)),
+        ("closed", ("cleanup.policy",)),
+        ("closed", ()),
+    ]
 
 
 @FEEDS

@@ -216,9 +216,14 @@ def test_a_broken_sequence_among_others(
     h.mark(1.0)
     h.row("w", "position", op=7, type="info", error="UNKNOWN_PRODUCER_ID")
     h.row(
-        "w", "txn" if partitions else "send", op=8, type="info", error="UNKNOWN_PRODUCER_ID",
-        txn=1 if partitions else None, txn_partitions=partitions or (),
-    )  # fmt: skip
+        "w",
+        "txn" if partitions else "send",
+        op=8,
+        type="info",
+        error="UNKNOWN_PRODUCER_ID",
+        txn=1 if partitions else None,
+        txn_partitions=partitions or (),
+    )
     h.mark(1.0)
     h.send("w", 30, 2, type="info", error="_MSG_TIMED_OUT")
     for _ in range(3):

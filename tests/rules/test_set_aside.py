@@ -113,9 +113,14 @@ def test_a_zombie_among_many_that_wait_for_a_host_is_found(guilty: bool, monkeyp
     begun(h, "u", 5.5 if guilty else 500.0)
     for i in range(1, MANY):
         h.transaction(
-            {0: (i, 1, 2 * i)}, op=i, txn=6 + i, ended=6.0 if i == 1 else 3.0 + 0.01 * i, boot="b",
-            mono_invoked=2 * NS, mono_completed=9 * NS,
-        )  # fmt: skip
+            {0: (i, 1, 2 * i)},
+            op=i,
+            txn=6 + i,
+            ended=6.0 if i == 1 else 3.0 + 0.01 * i,
+            boot="b",
+            mono_invoked=2 * NS,
+            mono_completed=9 * NS,
+        )
         h.read(0, ("w", i, 1, 2 * i))
         h.wait(1)
     h.away.clear()
@@ -140,15 +145,27 @@ def test_the_lives_that_it_asks_for_are_remembered_as_long_as_a_transaction_wait
     h.away.add("away")
     for i in range(1, many):
         h.transaction(
-            {0: (i, 1, 2 * i)}, op=i, txn=6 + i, ended=6.0 if i == 1 and guilty else 3.0 + 0.01 * i, boot="b",
-            mono_invoked=2 * NS, mono_completed=9 * NS,
-        )  # fmt: skip
+            {0: (i, 1, 2 * i)},
+            op=i,
+            txn=6 + i,
+            ended=6.0 if i == 1 and guilty else 3.0 + 0.01 * i,
+            boot="b",
+            mono_invoked=2 * NS,
+            mono_completed=9 * NS,
+        )
         h.read(0, ("w", i, 1, 2 * i))
     for i in range(101):
         last = ("t", "u")[i] if i < 2 else f"p{i}"
         if i >= 2:
-            h.row(last, "init", op=0, transactional_id="x" if i > 50 else f"x{i}", boot="b",
-                  mono_invoked=(20 + i) * NS, mono_completed=(20 + i) * NS)  # fmt: skip
+            h.row(
+                last,
+                "init",
+                op=0,
+                transactional_id="x" if i > 50 else f"x{i}",
+                boot="b",
+                mono_invoked=(20 + i) * NS,
+                mono_completed=(20 + i) * NS,
+            )
         h.row(last, "close")
         h.wait(4)
         h.processes = [name for name in h.processes if name != last]

@@ -59,9 +59,14 @@ def works(h: Set, seconds: int, *, hangs: bool = False) -> Set:
 
 
 STEPS = [
-    [(SET, 40.0)], [(SET, -40.0)], [(SET, 300.0)], [(SET, -300.0)], [(SET, 100.0), (SET + 60, -100.0)],
-    [(SET, -100.0), (SET + 60, 100.0)], [(SET, 100.0), (SET + 60, -150.0)],
-]  # fmt: skip
+    [(SET, 40.0)],
+    [(SET, -40.0)],
+    [(SET, 300.0)],
+    [(SET, -300.0)],
+    [(SET, 100.0), (SET + 60, -100.0)],
+    [(SET, -100.0), (SET + 60, 100.0)],
+    [(SET, 100.0), (SET + 60, -150.0)],
+]
 
 
 @pytest.mark.parametrize("steps", STEPS)

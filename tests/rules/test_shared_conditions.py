@@ -28,10 +28,13 @@ def fact(
     kind: str, partition: int, at: float, *, anomaly: str = LATE, cluster: str = "c", waits: bool = True
 ) -> dict[str, Any]:
     about = {
-        "anomaly": anomaly, "subject": ["process", 5], "message": f"seen in {partition}",
-        "evidence": opened(partition) if kind == "holds" else ended(partition), "decidable": int(at) - 7,
+        "anomaly": anomaly,
+        "subject": ["process", 5],
+        "message": f"seen in {partition}",
+        "evidence": opened(partition) if kind == "holds" else ended(partition),
+        "decidable": int(at) - 7,
         "waits": waits,
-    }  # fmt: skip
+    }
     if anomaly == UNREACHABLE:
         reach = {
             "brokers": [1],
@@ -43,9 +46,14 @@ def fact(
         }
         about |= {"subject": [], "evidence": reach}
     return {
-        "cluster": cluster, "topic_id": "t", "topic": "topic", "partition": partition, "kind": kind,
-        "at": round(at * SECOND), "about": orjson.dumps(about).decode(),
-    }  # fmt: skip
+        "cluster": cluster,
+        "topic_id": "t",
+        "topic": "topic",
+        "partition": partition,
+        "kind": kind,
+        "at": round(at * SECOND),
+        "about": orjson.dumps(about).decode(),
+    }
 
 
 def joined(known: dict[str, Any], *facts: dict[str, Any], now: int) -> list[Finding]:
@@ -56,10 +64,18 @@ def joined(known: dict[str, Any], *facts: dict[str, Any], now: int) -> list[Find
 
 def event(name: str, message: str, evidence: dict[str, Any], at: float, **more: Any) -> Finding:
     told: dict[str, Any] = {
-        "anomaly": LATE, "cluster": "c", "topic_id": "", "topic": "", "partition": -1, "subject": ("process", 5),
-        "event": name, "message": message, "evidence": evidence, "at": round(at * SECOND),
+        "anomaly": LATE,
+        "cluster": "c",
+        "topic_id": "",
+        "topic": "",
+        "partition": -1,
+        "subject": ("process", 5),
+        "event": name,
+        "message": message,
+        "evidence": evidence,
+        "at": round(at * SECOND),
         "decidable": round(at * SECOND),
-    }  # fmt: skip
+    }
     return Finding(**told | more)
 
 
@@ -113,5 +129,6 @@ def test_what_waits_in_the_processes_of_a_run_that_is_cut_off_says_so_and_what_w
         waiting["about"] = orjson.dumps(orjson.loads(waiting["about"]) | {"run": run}).decode()
         told = joined({}, cut_off, waiting, now=11)
         assert [(one.anomaly, one.subject, one.implied_by) for one in told] == [
-            (UNREACHABLE, ("west",), None), (LATE, ("process", 5), cause),
-        ]  # fmt: skip
+            (UNREACHABLE, ("west",), None),
+            (LATE, ("process", 5), cause),
+        ]

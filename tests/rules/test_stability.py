@@ -87,10 +87,16 @@ def test_it_hangs_when_the_cluster_is_back_as_well(fed: Callable[[History], Stor
 
 
 @FEEDS
-@pytest.mark.parametrize("build", [
-    ended_by_its_timeout, ended_by_a_coordinator_that_took_over, may_last_longer, idle_and_then_open,
-    held_while_nobody_looks,
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "build",
+    [
+        ended_by_its_timeout,
+        ended_by_a_coordinator_that_took_over,
+        may_last_longer,
+        idle_and_then_open,
+        held_while_nobody_looks,
+    ],
+)
 def test_transactions_that_end(build: Callable[[History], object], fed: Callable[[History], Store]) -> None:
     h = History()
     build(h)

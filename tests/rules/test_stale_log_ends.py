@@ -118,11 +118,9 @@ GUILTY = [
     (stale_below_what_was_polled, [opened(9, 9, 31.064, 30.06)]),
     (ever_behind, [opened(16, 30, 31.124, 30.12)]),
     (stale_by_one_of_two_clocks, [opened(4, 9, 31.064, 30.06)]),
-    (stale_again, [
-        opened(4, 9, 31.064, 30.06), closed(10, 9, 33.068, 32.064), opened(4, 9, 64.13, 30.06)
-    ]),
+    (stale_again, [opened(4, 9, 31.064, 30.06), closed(10, 9, 33.068, 32.064), opened(4, 9, 64.13, 30.06)]),
     (of_a_boot_that_is_over, [opened(4, 9, 31.064, 30.06), closed(4, 9, 63.068, 62.064, 32.064)]),
-]  # fmt: skip
+]
 
 
 def catches_up_in_time(h: History) -> None:
@@ -198,10 +196,16 @@ def cut_as_another_host_lists(h: History) -> None:
 
 
 INNOCENT = [
-    cut_and_growing, cut_as_another_host_lists,
-    catches_up_in_time, listed_before_it_was_known, listed_by_another_host, of_an_indefinite_write,
-    of_a_write_without_idempotence, not_answered, nobody_listed_in_between,
-]  # fmt: skip
+    cut_and_growing,
+    cut_as_another_host_lists,
+    catches_up_in_time,
+    listed_before_it_was_known,
+    listed_by_another_host,
+    of_an_indefinite_write,
+    of_a_write_without_idempotence,
+    not_answered,
+    nobody_listed_in_between,
+]
 
 
 @in_any_way(file=False)

@@ -88,6 +88,10 @@ def test_values_that_a_reader_left_out(build: Callable[[History], None], fed: Fe
     assert (skip.anomaly, skip.subject) == ("poll-skip", (r, 2))
     assert skip.message == f"process {r} went from offset 3 to 12 over 8 known values"
     assert skip.evidence == {
-        "process": r, "op": 2, "previous_op": 1, "previous_offset": 3, "offset": 12,
+        "process": r,
+        "op": 2,
+        "previous_op": 1,
+        "previous_offset": 3,
+        "offset": 12,
         "skipped": [{"offset": seq, "writer": w, "seq": seq} for seq in range(4, 12)],
-    }  # fmt: skip
+    }

@@ -131,10 +131,16 @@ def has_nothing_to_do_in_its_next_life(h: History) -> None:
 @pytest.mark.parametrize(
     "build",
     [
-        reads, has_another_operation_open, others_gave_up, gave_up_long_before, ended_in_order_before,
-        tries_where_there_is_no_partition, begins_anew_while_there_is_no_partition, has_nothing_to_do_in_its_next_life,
+        reads,
+        has_another_operation_open,
+        others_gave_up,
+        gave_up_long_before,
+        ended_in_order_before,
+        tries_where_there_is_no_partition,
+        begins_anew_while_there_is_no_partition,
+        has_nothing_to_do_in_its_next_life,
     ],
-)  # fmt: skip
+)
 def test_who_is_not_stuck(build: Callable[[History], None], fed: Callable[[History], Store]) -> None:
     h = History()
     build(h)

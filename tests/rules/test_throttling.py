@@ -19,7 +19,7 @@ FEEDS = pytest.mark.parametrize("fed", [row_by_row, at_once], ids=["row_by_row",
 
 def observed(
     h: History, seconds: int, throttled: str | None = None, *, partitions: int = 1, each: int = 1, end: int = 2
-) -> None:  # fmt: skip
+) -> None:
     """A row a second; those of every `each` second tell who throttles."""
     for i in range(seconds):
         for p in range(partitions):
@@ -56,9 +56,13 @@ def test_answers_held_back_for_long_are_told_once_and_end(fed: Callable[[History
     assert began + 20 <= opened.at <= began + 22
     lasted = round(closed.at - opened.at, 3)
     assert closed == Told(
-        NAME, (), f"{NAME} ended after {lasted:.1f} s",
-        {**evidence, "since": since + 4_000, "partitions": 2, "lasted_s": lasted}, closed.at, event="closed",
-    )  # fmt: skip
+        NAME,
+        (),
+        f"{NAME} ended after {lasted:.1f} s",
+        {**evidence, "since": since + 4_000, "partitions": 2, "lasted_s": lasted},
+        closed.at,
+        event="closed",
+    )
     assert 204 <= closed.at - began <= 206, "when it was told last"
 
 
@@ -66,15 +70,26 @@ def test_answers_held_back_for_long_are_told_once_and_end(fed: Callable[[History
 @pytest.mark.parametrize(
     ("seconds", "throttled"),
     [
-        (18, "1:11.0"), (200, "1:4.9,2:0.1"), (200, ""), (200, "1"),
-        (200, "1:nan,2:inf,3:1e300,4:-8,x:11.0,5:-1:0.9,6:0.5:nan,7:0.5:2"), (200, None), (18, "1:0.6:1.00"),
+        (18, "1:11.0"),
+        (200, "1:4.9,2:0.1"),
+        (200, ""),
+        (200, "1"),
+        (200, "1:nan,2:inf,3:1e300,4:-8,x:11.0,5:-1:0.9,6:0.5:nan,7:0.5:2"),
+        (200, None),
+        (18, "1:0.6:1.00"),
         (200, "1:0.9:0.79"),
     ],
     ids=[
-        "not for long", "hardly", "nobody", "no number of seconds", "nothing that a client is told", "no quota",
-        "always, and not for long", "now and then",
+        "not for long",
+        "hardly",
+        "nobody",
+        "no number of seconds",
+        "nothing that a client is told",
+        "no quota",
+        "always, and not for long",
+        "now and then",
     ],
-)  # fmt: skip
+)
 def test_a_client_that_is_hardly_held_back_or_not_for_long_is_not_told_of(
     fed: Callable[[History], Store], seconds: int, throttled: str | None
 ) -> None:

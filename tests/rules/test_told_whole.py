@@ -35,11 +35,13 @@ def test_a_misleading_fence(error: str, fed: Fed) -> None:
     fenced(h, error=error)
     assert whole(fed(h), ["misleading-fence"]) == [
         Told(
-            "misleading-fence", (T, 1),
+            "misleading-fence",
+            (T, 1),
             f"process {T} heard {error}, and no other probe has used its transactional id x since it began",
-            {"transactional_id": "x", "process": T, "op": 1, "error": error}, 0.006,
+            {"transactional_id": "x", "process": T, "op": 1, "error": error},
+            0.006,
         )
-    ]  # fmt: skip
+    ]
 
 
 @in_any_way(ticks=0)
@@ -48,11 +50,15 @@ def test_a_rebalance(fed: Fed) -> None:
     rebalanced(h)
     assert whole(fed(h), ["rebalance"]) == [
         Told(
-            "rebalance", (R, op), f"process {R} {'was given' if change == 'gained' else 'lost'} this partition",
-            {"process": R, "op": op}, at, context={"change": change},
+            "rebalance",
+            (R, op),
+            f"process {R} {'was given' if change == 'gained' else 'lost'} this partition",
+            {"process": R, "op": op},
+            at,
+            context={"change": change},
         )
         for op, change, at in ((1, "gained", 0.004), (3, "lost", 0.008), (5, "gained", 0.012))
-    ]  # fmt: skip
+    ]
 
 
 @in_any_way(ticks=1)
@@ -62,11 +68,14 @@ def test_a_position_after_an_abort(after: int, kind: str, fed: Fed) -> None:
     h.row("a", "position", txn=5, position_before=10, reached=20, position_after=after, rebalanced=False)
     assert whole(fed(h), ["abort-position"]) == [
         Told(
-            "abort-position", (A, 5), f"after its transaction was aborted, process {A} stands at {after} ({kind})",
-            {"process": A, "txn": 5, "class": kind, "before": 10, "reached": 20, "after": after}, 0.002,
+            "abort-position",
+            (A, 5),
+            f"after its transaction was aborted, process {A} stands at {after} ({kind})",
+            {"process": A, "txn": 5, "class": kind, "before": 10, "reached": 20, "after": after},
+            0.002,
             context={"class": kind, "rebalanced": "false"},
         )
-    ]  # fmt: skip
+    ]
 
 
 @in_any_way(ticks=1)
@@ -91,10 +100,13 @@ def test_a_phantom(
     said = f"it sent up to {sent}" if sent is not None else "it sent nothing here"
     assert whole(fed(h), ["phantom-read"]) == [
         Told(
-            "phantom-read", (W, seq), f"value {W}/{seq} was polled, and its writer never sent it: {said}",
-            {"writer": W, "seq": seq, "offset": offset, "highest_sent": sent, "process": R, "op": op}, at,
+            "phantom-read",
+            (W, seq),
+            f"value {W}/{seq} was polled, and its writer never sent it: {said}",
+            {"writer": W, "seq": seq, "offset": offset, "highest_sent": sent, "process": R, "op": op},
+            at,
         )
-    ]  # fmt: skip
+    ]
 
 
 def test_duplicates_of_two_batches() -> None:
@@ -107,11 +119,15 @@ def test_duplicates_of_two_batches() -> None:
     store.feed(h.rows[-1:])
     assert whole(store, ["duplicate"]) == [
         Told(
-            "duplicate", (writer, 0), f"value {writer}/0 stands at offsets {first} and {second}",
-            {"writer": writer, "seq": 0, "offsets": [first, second]}, at, context={"idempotent": "true"},
+            "duplicate",
+            (writer, 0),
+            f"value {writer}/0 stands at offsets {first} and {second}",
+            {"writer": writer, "seq": 0, "offsets": [first, second]},
+            at,
+            context={"idempotent": "true"},
         )
         for writer, first, second, at in ((W, 0, 5, 0.004), (V, 1, 6, 0.006))
-    ]  # fmt: skip
+    ]
 
 
 PLAIN = {"replicas": "1", "unclean_leader_election": "true", "cleanup_policy": "compact", "created_by": "auto"}
@@ -124,15 +140,23 @@ def test_a_topic_that_is_not_as_asked(fed: Fed) -> None:
     told = {**SAFE, **PLAIN}
     assert whole(fed(h), ["under-replicated-probe-topic", "unsafe-config"]) == [
         Told(
-            "under-replicated-probe-topic", (),
-            "the probe topic has replicas 1 of 3, created automatically", told, 0.002, event="opened",
+            "under-replicated-probe-topic",
+            (),
+            "the probe topic has replicas 1 of 3, created automatically",
+            told,
+            0.002,
+            event="opened",
         ),
         Told(
-            "unsafe-config", ("cleanup.policy",), "of the probe topic, cleanup.policy is compact", told, 0.002,
+            "unsafe-config",
+            ("cleanup.policy",),
+            "of the probe topic, cleanup.policy is compact",
+            told,
+            0.002,
             event="opened",
         ),
         Told("unsafe-config", (), "of the probe topic, unclean leader election is on", told, 0.002, event="opened"),
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.parametrize("fed", [row_by_row, at_once])
@@ -182,10 +206,13 @@ def test_a_broken_sequence(start: int, name: str, fed: Fed) -> None:
     error = "OUT_OF_ORDER_SEQUENCE_NUMBER"
     assert whole(fed(h), ["sequence-loss", "benign-retention"]) == [
         Told(
-            name, (W, 1), f"process {W} reports {error}; it had offset 9 acknowledged, the log starts at {start}",
-            {"process": W, "op": 1, "error": error, "log_start": start, "acknowledged": 9}, 1.012,
+            name,
+            (W, 1),
+            f"process {W} reports {error}; it had offset 9 acknowledged, the log starts at {start}",
+            {"process": W, "op": 1, "error": error, "log_start": start, "acknowledged": 9},
+            1.012,
         )
-    ]  # fmt: skip
+    ]
 
 
 def test_what_nobody_polled_before_retention_took_it() -> None:
@@ -197,11 +224,13 @@ def test_what_nobody_polled_before_retention_took_it() -> None:
         h.mark(1.0)
     assert whole(row_by_row(h), ["benign-retention", "unseen", "suspected", "lost-write"]) == [
         Told(
-            "benign-retention", (W, 0),
+            "benign-retention",
+            (W, 0),
             f"3 values from {W}/0 on, acknowledged at offset 0, fell below the log start before anybody polled them",
-            {"writer": W, "seq": 0, "values": 3, "offset": 0, "log_start": 3}, 1.0,
+            {"writer": W, "seq": 0, "values": 3, "offset": 0, "log_start": 3},
+            1.0,
         )
-    ]  # fmt: skip
+    ]
 
 
 def test_what_is_suspected_and_unseen_until_it_is_lost() -> None:
@@ -211,22 +240,39 @@ def test_what_is_suspected_and_unseen_until_it_is_lost() -> None:
     told = whole(row_by_row(h), ["suspected", "unseen", "lost-write"])
     assert [one for one in told if one.anomaly != "lost-write"] == [
         Told(
-            "suspected", (), "5 acknowledged values were passed by every reader and polled by none",
-            {"values": 5, "first": first}, 12.0, event="opened",
+            "suspected",
+            (),
+            "5 acknowledged values were passed by every reader and polled by none",
+            {"values": 5, "first": first},
+            12.0,
+            event="opened",
         ),
         Told(
-            "unseen", (), "5 acknowledged values have not been polled, the oldest for 10.9 s",
-            {"values": 5, "first": first, "age_s": 10.914}, 21.0, 20.086, "opened",
+            "unseen",
+            (),
+            "5 acknowledged values have not been polled, the oldest for 10.9 s",
+            {"values": 5, "first": first, "age_s": 10.914},
+            21.0,
+            20.086,
+            "opened",
         ),
         Told(
-            "suspected", (), "suspected ended after 10.0 s", {"values": 0, "first": [], "lasted_s": 10.0}, 22.0,
+            "suspected",
+            (),
+            "suspected ended after 10.0 s",
+            {"values": 0, "first": [], "lasted_s": 10.0},
+            22.0,
             event="closed",
         ),
         Told(
-            "unseen", (), "unseen ended after 1.9 s", {"values": 0, "first": [], "age_s": 0.0, "lasted_s": 1.914}, 22.0,
+            "unseen",
+            (),
+            "unseen ended after 1.9 s",
+            {"values": 0, "first": [], "age_s": 0.0, "lasted_s": 1.914},
+            22.0,
             event="closed",
         ),
-    ]  # fmt: skip
+    ]
     lost = [one for one in told if one.anomaly == "lost-write"]
     assert [(one.subject, one.evidence) for one in lost] == [
         ((W, 50 + i), {"writer": W, "seq": 50 + i, "offset": 60 + i, "read_to": one.evidence["read_to"]})
@@ -243,11 +289,13 @@ def test_an_error_that_misleads() -> None:
     settle(h)
     assert whole(row_by_row(h), ["misleading-error"]) == [
         Told(
-            "misleading-error", (W, 0),
+            "misleading-error",
+            (W, 0),
             f"operation 0 of process {W} was told that it failed, and its write is visible",
-            {"process": W, "op": 0, "writer": W, "seq": 0}, 0.006,
+            {"process": W, "op": 0, "writer": W, "seq": 0},
+            0.006,
         )
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.parametrize(
@@ -256,11 +304,12 @@ def test_an_error_that_misleads() -> None:
         (
             committed_after_its_successor_began,
             f"its commit was invoked after process {number('second')} had taken the id over",
-            {"later_process": number("second"), "late_by_s": 1.0}, 0.01,
+            {"later_process": number("second"), "late_by_s": 1.0},
+            0.01,
         ),
         (never_committed, "its commit was never invoked", {}, 0.008),
     ],
-)  # fmt: skip
+)
 def test_a_zombie(build: Callable[[History], None], why: str, more: dict[str, Any], at: float) -> None:
     h = History()
     h.assign("r")

@@ -58,9 +58,19 @@ def test_both_parts_are_in_one_partition(kind: str) -> None:
     h.time += 0.001
     times = {"invoked": h.at(h.time), "completed": h.at(h.time + 0.1)}
     h.row(
-        "t", "txn", partition=1, op=0, type=kind, txn=7, txn_partitions=[("topic", 1)], txn_intent="commit",
-        sent=[Run(W, 0, 5, 2), Run(W, 2, 8, 2)], transactional_id="x", mono_end_invoked=5_000_000_000, **times,
-    )  # fmt: skip
+        "t",
+        "txn",
+        partition=1,
+        op=0,
+        type=kind,
+        txn=7,
+        txn_partitions=[("topic", 1)],
+        txn_intent="commit",
+        sent=[Run(W, 0, 5, 2), Run(W, 2, 8, 2)],
+        transactional_id="x",
+        mono_end_invoked=5_000_000_000,
+        **times,
+    )
     h.time += 0.1
     h.send("v", 1, 1, at=7, partition=1)
     h.transaction({1: (4, 1, 12)}, op=1, txn=8)
@@ -68,14 +78,20 @@ def test_both_parts_are_in_one_partition(kind: str) -> None:
     h.wait(30)
     seen, absent = ({"topic": "topic", "partition": 1, "writer": W, "seq": s, "offset": o} for s, o in ((0, 5), (2, 8)))
     following = {
-        "next_txn": 8, "next_process": number("t"), "next_op": 1, "next_told": "committed", "next_offset": 12,
+        "next_txn": 8,
+        "next_process": number("t"),
+        "next_op": 1,
+        "next_told": "committed",
+        "next_offset": 12,
         "offsets_between": 2,
-    }  # fmt: skip
+    }
     assert whole(row_by_row(h), TORN) == [
         Told(
-            "torn-transaction", (7,),
+            "torn-transaction",
+            (7,),
             f"of transaction 7 ({kind}), value {W}/0 was polled in partition 1 of topic, and value {W}/2 is absent from"
             " offset 8 of partition 1 of topic, which a reader passed",
-            {"txn": 7, "outcome": kind, "seen": seen, "absent": absent, "transactional_id": "x", **following}, 11.0,
+            {"txn": 7, "outcome": kind, "seen": seen, "absent": absent, "transactional_id": "x", **following},
+            11.0,
         )
-    ]  # fmt: skip
+    ]

@@ -33,9 +33,15 @@ def told_of(h: History, anomaly: str) -> list[Finding]:
 
 def following(told: str, offset: int, between: int) -> dict[str, Any]:
     return {
-        "txn": 71, "transactional_id": "x", "next_txn": 72, "next_process": T, "next_op": 1, "next_told": told,
-        "next_offset": offset, "offsets_between": between,
-    }  # fmt: skip
+        "txn": 71,
+        "transactional_id": "x",
+        "next_txn": 72,
+        "next_process": T,
+        "next_op": 1,
+        "next_told": told,
+        "next_offset": offset,
+        "offsets_between": between,
+    }
 
 
 def test_an_aborted_record_that_the_next_commit_made_visible() -> None:
@@ -50,9 +56,14 @@ def test_an_aborted_record_that_the_next_commit_made_visible() -> None:
         " them"
     )
     assert first.evidence == {
-        "writer": W, "seq": 0, "offset": 0, "process": read.process, "op": read.op, "told": "aborted",
+        "writer": W,
+        "seq": 0,
+        "offset": 0,
+        "process": read.process,
+        "op": read.op,
+        "told": "aborted",
         **following("committed", 2, 0),
-    }  # fmt: skip
+    }
 
 
 def test_where_a_marker_may_stand_none_is_said_to_be_missing() -> None:
@@ -89,8 +100,13 @@ def test_a_committed_record_that_the_next_abort_took() -> None:
         " decided over them"
     )
     assert first.evidence == {
-        "writer": W, "seq": 0, "offset": 0, "read_to": 7, "told": "committed", **following("aborted", 2, 0),
-    }  # fmt: skip
+        "writer": W,
+        "seq": 0,
+        "offset": 0,
+        "read_to": 7,
+        "told": "committed",
+        **following("aborted", 2, 0),
+    }
 
 
 def test_a_committed_record_that_is_lost_before_the_next_commit_was_decided_by_no_marker() -> None:
@@ -112,8 +128,9 @@ def test_the_next_transaction_of_another_id_decides_nothing(other: str | None) -
     h.poll("r", [("w", 0, 1, 0), ("v", 0, 1, 1)])
     (found,) = told_of(h, "G1a")
     assert {name: value for name, value in found.evidence.items() if name.startswith(("txn", "next", "told"))} == {
-        "txn": 71, "told": "aborted",
-    }  # fmt: skip
+        "txn": 71,
+        "told": "aborted",
+    }
 
 
 def test_a_failed_send_has_no_transaction() -> None:
@@ -126,8 +143,14 @@ def test_a_failed_send_has_no_transaction() -> None:
     (found,) = (one for one in store.findings if one.anomaly == "G1a")
     assert found.message == f"value {W}/0 was polled, and its write failed or its transaction aborted"
     assert found.evidence == {
-        "writer": W, "seq": 0, "offset": 0, "process": read.process, "op": read.op, "failed_process": W, "failed_op": 0,
-    }  # fmt: skip
+        "writer": W,
+        "seq": 0,
+        "offset": 0,
+        "process": read.process,
+        "op": read.op,
+        "failed_process": W,
+        "failed_op": 0,
+    }
 
 
 def test_the_next_transaction_among_others() -> None:
@@ -150,10 +173,18 @@ def test_the_next_transaction_among_others() -> None:
     store.feed(h.rows, finished=True)
     (found,) = (one for one in store.findings if one.anomaly == "G1a")
     assert found.evidence == {
-        "writer": W, "seq": 2, "offset": 10, "process": read.process, "op": read.op, "failed_process": T,
-        "failed_op": 1, "told": "aborted",
-        **following("committed", 20, 3), "next_process": second.process, "next_op": second.op,
-    }  # fmt: skip
+        "writer": W,
+        "seq": 2,
+        "offset": 10,
+        "process": read.process,
+        "op": read.op,
+        "failed_process": T,
+        "failed_op": 1,
+        "told": "aborted",
+        **following("committed", 20, 3),
+        "next_process": second.process,
+        "next_op": second.op,
+    }
     assert found.message == (
         f"value {W}/2 was polled, and its write failed or its transaction aborted; its transaction 71 of x was told to"
         " be aborted"

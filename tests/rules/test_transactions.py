@@ -38,9 +38,13 @@ class Log(History):
             for partition in (0, 1):
                 stable = self.stable[partition]
                 self.row(
-                    "observer", "offsets", partition=partition, log_start=self.start_offset[partition],
-                    log_end=self.end[partition], last_stable=self.end[partition] if stable is None else stable,
-                )  # fmt: skip
+                    "observer",
+                    "offsets",
+                    partition=partition,
+                    log_start=self.start_offset[partition],
+                    log_end=self.end[partition],
+                    last_stable=self.end[partition] if stable is None else stable,
+                )
             for partition in (0, 1):
                 now = self.at(self.time)
                 known = [name for name in self.processes if name not in self.away]
@@ -48,19 +52,37 @@ class Log(History):
                 self.row("committer", "mark", partition=partition, marks=marks, invoked=now, completed=now)
 
     def transaction(
-        self, runs: dict[int, tuple[int, int, int | None]], type: str = "ok", *, process: str = "t", op: int = 0,
-        txn: int = 7, ended: float | None = 5.0, name: str = "x", **more: Any,
-    ) -> None:  # fmt: skip
+        self,
+        runs: dict[int, tuple[int, int, int | None]],
+        type: str = "ok",
+        *,
+        process: str = "t",
+        op: int = 0,
+        txn: int = 7,
+        ended: float | None = 5.0,
+        name: str = "x",
+        **more: Any,
+    ) -> None:
         """Its runs (seq, length, offset) by partition, in one operation of one writer."""
         touched = [("topic", partition) for partition in runs]
         self.time += 0.001
         times = {"invoked": self.at(self.time), "completed": self.at(self.time + 0.1)}
         for partition, (seq, length, offset) in runs.items():
             self.row(
-                process, "txn", partition=partition, op=op, type=type, txn=txn, txn_partitions=touched,
-                sent=[Run(W, seq, offset, length)], txn_intent="commit", transactional_id=name,
-                mono_end_invoked=None if ended is None else int(ended * NS), **times, **more,
-            )  # fmt: skip
+                process,
+                "txn",
+                partition=partition,
+                op=op,
+                type=type,
+                txn=txn,
+                txn_partitions=touched,
+                sent=[Run(W, seq, offset, length)],
+                txn_intent="commit",
+                transactional_id=name,
+                mono_end_invoked=None if ended is None else int(ended * NS),
+                **times,
+                **more,
+            )
             if offset is not None:
                 self.end[partition] = max(self.end[partition], offset + length + 1)
         self.time += 0.1
@@ -215,9 +237,13 @@ def is_torn(at: float, outcome: str = "ok", seq: int = 0, told: str = "committed
         for partition, s in ((0, 0), (1, seq))
     )
     following = {
-        "next_txn": 8, "next_process": T, "next_op": 1, "next_told": "committed", "next_offset": 10,
+        "next_txn": 8,
+        "next_process": T,
+        "next_op": 1,
+        "next_told": "committed",
+        "next_offset": 10,
         "offsets_between": 1,
-    }  # fmt: skip
+    }
     return Told(
         "torn-transaction",
         (7,),
@@ -264,17 +290,31 @@ def begun(h: Log, process: str = "t", at: float = 1.0) -> None:
     mono = int(at * NS)
     for partition in (0, 1):
         h.row(
-            process, "init", partition=partition, op=0, transactional_id="x", boot="b", mono_invoked=mono - 1000,
+            process,
+            "init",
+            partition=partition,
+            op=0,
+            transactional_id="x",
+            boot="b",
+            mono_invoked=mono - 1000,
             mono_completed=mono,
-        )  # fmt: skip
+        )
 
 
 def died(h: Log, offset: int | None, ended: float | None = None, *, op: int = 1, txn: int = 7, **more: Any) -> None:
     """A transaction of one value in partition 0, left open by a crash, or in its commit."""
     h.transaction(
-        {0: (op, 1, offset)}, "info", op=op, txn=txn, ended=ended, error="process-died", boot="b", mono_invoked=2 * NS,
-        mono_completed=3 * NS, **more,
-    )  # fmt: skip
+        {0: (op, 1, offset)},
+        "info",
+        op=op,
+        txn=txn,
+        ended=ended,
+        error="process-died",
+        boot="b",
+        mono_invoked=2 * NS,
+        mono_completed=3 * NS,
+        **more,
+    )
 
 
 def without_an_offset(h: Log, shown: bool, ended: float | None = None) -> None:
@@ -449,8 +489,17 @@ def random_log(seed: int) -> Log:
             runs[partition] = (seq[partition], length, end[partition] if known else None)
         ended = None if kind == "info" and dice.random() < 0.5 else 2.0 + i
         op = i + 1
-        h.transaction(runs, kind, process=living, op=op, txn=100 + i, ended=ended, boot="b",
-                      mono_invoked=(i + 1) * NS, mono_completed=(i + 2) * NS)  # fmt: skip
+        h.transaction(
+            runs,
+            kind,
+            process=living,
+            op=op,
+            txn=100 + i,
+            ended=ended,
+            boot="b",
+            mono_invoked=(i + 1) * NS,
+            mono_completed=(i + 2) * NS,
+        )
         visible = {"ok": 0.9, "fail": 0.1, "info": 0.4}[kind]
         for partition, (first, length, _) in runs.items():
             at = end[partition]

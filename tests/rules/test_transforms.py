@@ -442,13 +442,16 @@ def a_host_that_lost_its_disk(late: float, *, seen: bool = False) -> list[Slice]
     return [row for row in by_another_clock(p.rows, Y, late) if row not in lost]
 
 
-@pytest.mark.parametrize(("apart", "through", "missing"), [
-    (0, 30, range(5, 15)),  # both by one clock: what a transform skipped
-    (600, 30, range(0)),
-    (600, 611, range(0)),  # its rows may be underway
-    (600, 615, range(5, 15)),
-    (2**62 / 1e6, 10**6, range(0)),  # nobody knows by how much
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("apart", "through", "missing"),
+    [
+        (0, 30, range(5, 15)),  # both by one clock: what a transform skipped
+        (600, 30, range(0)),
+        (600, 611, range(0)),  # its rows may be underway
+        (600, 615, range(5, 15)),
+        (2**62 / 1e6, 10**6, range(0)),  # nobody knows by how much
+    ],
+)
 def test_what_is_reflected_by_another_clock_waits_for_as_long_as_they_are_apart(
     apart: float, through: float, missing: range
 ) -> None:

@@ -46,9 +46,13 @@ def test_a_value_that_a_cut_log_holds_twice_is_found(fed: Fed, again: int) -> No
         return
     (one,) = told
     expected = Told(
-        "duplicate", (W, 3), f"value {W}/3 stands at offsets 3 and 4", {"writer": W, "seq": 3, "offsets": [3, 4]},
-        one.at, context={"idempotent": "true"},
-    )  # fmt: skip
+        "duplicate",
+        (W, 3),
+        f"value {W}/3 stands at offsets 3 and 4",
+        {"writer": W, "seq": 3, "offsets": [3, 4]},
+        one.at,
+        context={"idempotent": "true"},
+    )
     assert told == [expected]
     assert 65 < one.at < 70
 

@@ -24,9 +24,13 @@ EARLIER = {**MEMBER, "latest_generation": "8"}
 def asked(h: History, request: str, told: dict[str, str], *, type: str = "ok", **more: Any) -> None:
     """One such request and its answer, 12 ms after its life was over."""
     h.row(
-        "z", "zombie", type=type, mono_invoked=more.pop("invoked_at", INVOKED),
-        settings={"request": request, "over": str(OVER), **told}, **more,
-    )  # fmt: skip
+        "z",
+        "zombie",
+        type=type,
+        mono_invoked=more.pop("invoked_at", INVOKED),
+        settings={"request": request, "over": str(OVER), **told},
+        **more,
+    )
 
 
 def of_producer(h: History, **more: Any) -> None:
@@ -51,10 +55,13 @@ def test_an_earlier_life_is_served(told: dict[str, str], after: str, fed: Fed) -
     epochs = {key: int(value) for key, value in (EPOCHS | told).items()}
     assert whole(fed(h), ["unfenced-zombie"]) == [
         Told(
-            "unfenced-zombie", (Z, 0), f"EndTxn of producer 4000 at epoch 3 was granted 0.012 s after {after}",
-            {"process": Z, "op": 0, "request": "EndTxn", "late_by_s": 0.012, "transactional_id": "x", **epochs}, 0.002,
+            "unfenced-zombie",
+            (Z, 0),
+            f"EndTxn of producer 4000 at epoch 3 was granted 0.012 s after {after}",
+            {"process": Z, "op": 0, "request": "EndTxn", "late_by_s": 0.012, "transactional_id": "x", **epochs},
+            0.002,
         )
-    ]  # fmt: skip
+    ]
 
 
 @in_any_way(ticks=1)
@@ -63,14 +70,21 @@ def test_a_member_that_has_left_is_served(fed: Fed) -> None:
     of_member(h)
     assert whole(fed(h), ["unfenced-zombie"]) == [
         Told(
-            "unfenced-zombie", (Z, 0), "OffsetCommit of member m-1 was granted 0.012 s after it had left g",
+            "unfenced-zombie",
+            (Z, 0),
+            "OffsetCommit of member m-1 was granted 0.012 s after it had left g",
             {
-                "process": Z, "op": 0, "request": "OffsetCommit", "late_by_s": 0.012, "group": "g", "member": "m-1",
+                "process": Z,
+                "op": 0,
+                "request": "OffsetCommit",
+                "late_by_s": 0.012,
+                "group": "g",
+                "member": "m-1",
                 "generation": 7,
             },
             0.002,
         )
-    ]  # fmt: skip
+    ]
 
 
 def of_a_member_that_lives(h: History, **more: Any) -> None:
@@ -83,15 +97,22 @@ def test_an_earlier_generation_of_a_member_that_lives_is_served(fed: Fed) -> Non
     of_a_member_that_lives(h)
     assert whole(fed(h), ["unfenced-zombie"]) == [
         Told(
-            "unfenced-zombie", (Z, 0),
+            "unfenced-zombie",
+            (Z, 0),
             "OffsetCommit of member m-1 at generation 7 was granted 0.012 s after it had been given generation 8 of g",
             {
-                "process": Z, "op": 0, "request": "OffsetCommit", "late_by_s": 0.012, "group": "g", "member": "m-1",
-                "generation": 7, "latest_generation": 8,
+                "process": Z,
+                "op": 0,
+                "request": "OffsetCommit",
+                "late_by_s": 0.012,
+                "group": "g",
+                "member": "m-1",
+                "generation": 7,
+                "latest_generation": 8,
             },
             0.002,
         )
-    ]  # fmt: skip
+    ]
 
 
 @in_any_way(ticks=1)

@@ -40,9 +40,16 @@ def mark(h: History, partition: int) -> None:
 
 
 def unanswered(
-    h: History, seconds: int, *, partitions: int = 1, silent: str = "1", brokers: str = "1", sends: bool = False,
-    error: str = "_TIMED_OUT", asker: str = "observer",
-) -> None:  # fmt: skip
+    h: History,
+    seconds: int,
+    *,
+    partitions: int = 1,
+    silent: str = "1",
+    brokers: str = "1",
+    sends: bool = False,
+    error: str = "_TIMED_OUT",
+    asker: str = "observer",
+) -> None:
     """The observer asks, and gives up; the readers hear nothing, and a writer's operations time out every ten
     seconds."""
     for i in range(seconds):
@@ -106,16 +113,21 @@ def test_an_outage_is_one_condition_whatever_number_of_partitions(fed: Callable[
     assert (one.topic_id, one.partition, one.id) == ("", -1, AWAY)
     assert one.message == "no request to any broker (1, 2, 3) has been answered for 31 s (asked by run run)"
     assert {k: v for k, v in one.evidence.items() if k != "since"} == {
-        "brokers": [1, 2, 3], "known_brokers": [1, 2, 3], "whole_cluster": True, "error": "_TIMED_OUT",
+        "brokers": [1, 2, 3],
+        "known_brokers": [1, 2, 3],
+        "whole_cluster": True,
+        "error": "_TIMED_OUT",
         "runs": ["run"],
-    }  # fmt: skip
+    }
     assert one.evidence["since"] == one.decidable - 30_000_000
     assert the(store, "cluster-unreachable", "closed").evidence["partitions"] == 3
     rest = [f for f in store.findings if f.anomaly != "cluster-unreachable"]
     assert {(f.anomaly, f.event) for f in rest} == {
-        ("stuck-consumer", "opened"), ("stuck-consumer", "closed"), ("stuck-producer", "opened"),
+        ("stuck-consumer", "opened"),
+        ("stuck-consumer", "closed"),
+        ("stuck-producer", "opened"),
         ("stuck-producer", "closed"),
-    }  # fmt: skip
+    }
     assert {f.implied_by for f in rest} == {AWAY}
 
 
@@ -247,9 +259,13 @@ def asked_for_committed_offsets_in_vain(h: History) -> None:
 
 
 FINE = [
-    quiet, away_for_a_moment, the_observer_alone_is_cut_off, the_probe_host_is_away,
-    the_leader_has_an_error_for_everybody, asked_for_committed_offsets_in_vain,
-]  # fmt: skip
+    quiet,
+    away_for_a_moment,
+    the_observer_alone_is_cut_off,
+    the_probe_host_is_away,
+    the_leader_has_an_error_for_everybody,
+    asked_for_committed_offsets_in_vain,
+]
 
 
 @FEEDS
@@ -415,8 +431,9 @@ def test_who_tries_again_in_the_middle_of_an_outage_does_not_end_it(fed: Callabl
     tried_again_in_the_middle(h, first=28, then=7)
     said = told(fed(h))
     assert [e[:3] for e in said if e[1] == "cluster-unreachable"] == [
-        ("opened", "cluster-unreachable", 40), ("closed", "cluster-unreachable", 45),
-    ]  # fmt: skip
+        ("opened", "cluster-unreachable", 40),
+        ("closed", "cluster-unreachable", 45),
+    ]
     assert {e[3] for e in said if e[1] != "cluster-unreachable"} <= {AWAY}
 
 

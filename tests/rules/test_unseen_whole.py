@@ -52,7 +52,7 @@ def test_while_it_lasts(fed: Callable[[History], Store], ended: dict[str, Any], 
         Told(
             "unseen", (), "unseen ended after 3.9 s", {"values": 0, **ended, "lasted_s": lasted}, 41.0, event="closed"
         ),
-    ]  # fmt: skip
+    ]
 
 
 def cut_and_written_again(h: History, stable: int) -> None:

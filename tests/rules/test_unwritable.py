@@ -79,8 +79,9 @@ class Full(Two):
         self.short.clear()
         if in_flight is not None:
             run = Run(number(self.now("q")), self._sent["q"], None, 1)
-            self.row(self.now("q"), "send", type="info", error=error, invoked=self.at(in_flight), completed=died,
-                     sent=[run])  # fmt: skip
+            self.row(
+                self.now("q"), "send", type="info", error=error, invoked=self.at(in_flight), completed=died, sent=[run]
+            )
         for process in dead:
             self.row(process, "close", type="info", error=error, invoked=died, completed=died)
         # As committers do: whoever is over invoked nothing a microsecond later.
@@ -150,10 +151,13 @@ def a_reader_is_back_before_the_dead_are_found(h: Full) -> None:
 @pytest.mark.parametrize(
     "build",
     [
-        full, without_a_row, full_again_and_again, full_in_the_middle_of_a_send,
+        full,
+        without_a_row,
+        full_again_and_again,
+        full_in_the_middle_of_a_send,
         a_reader_is_back_before_the_dead_are_found,
     ],
-)  # fmt: skip
+)
 def test_a_full_disk_is_no_fault_of_the_cluster(build: Callable[[Full], None], fed: Callable[[History], Store]) -> None:
     h = Full()
     build(h)
@@ -334,8 +338,13 @@ def of_one_name(h: Full, error: str) -> None:
     h.row("q", "send", type="info", error="_TIMED_OUT", invoked=h.at(10), sent=[Run(number("q"), 10, None, 1)])
     h.row("q", "close", type="info", error=error)
     now = h.at(h.time)
-    h.row("committer two", "mark", marks=[Mark(number("q"), h._slices[number("q"), 0], now, now)], invoked=now,
-          completed=now)  # fmt: skip
+    h.row(
+        "committer two",
+        "mark",
+        marks=[Mark(number("q"), h._slices[number("q"), 0], now, now)],
+        invoked=now,
+        completed=now,
+    )
     h.start("p", writer=str(number("p")), name="writer-1")
     h.hosts["two"] = ("s", "r", "p")
     h.go(15, "q", "s", "r")

@@ -40,8 +40,9 @@ def an_outage(few: int) -> History:
 @FED
 def test_a_reader_that_waited_on_it_is_told_of_and_explained(fed: Callable[[History], Store], few: int) -> None:
     assert [one for one in told(fed(an_outage(few))) if one[1] in STUCK] == [
-        ("opened", "stuck-consumer", 40, AWAY), ("closed", "stuck-consumer", 47, AWAY),
-    ]  # fmt: skip
+        ("opened", "stuck-consumer", 40, AWAY),
+        ("closed", "stuck-consumer", 47, AWAY),
+    ]
 
 
 @pytest.mark.parametrize("few", [0, 3], ids=["all back", "too few at first"])
@@ -53,8 +54,9 @@ def test_it_is_explained_however_much_is_caught_up_on_at_once(few: int) -> None:
         h.poll("r", [])
         h.mark(12.0)
     assert [one for one in told(at_once(h)) if one[1] == "stuck-consumer"][:2] == [
-        ("opened", "stuck-consumer", 40, AWAY), ("closed", "stuck-consumer", 47, AWAY),
-    ]  # fmt: skip
+        ("opened", "stuck-consumer", 40, AWAY),
+        ("closed", "stuck-consumer", 47, AWAY),
+    ]
 
 
 @pytest.mark.parametrize("seconds", [20, 8], ids=["it goes on", "it has begun just now"])

@@ -23,13 +23,16 @@ HERE, THERE, ELSEWHERE = 0, 1, 2
 MEMBER, READER_THERE, OBSERVER, OBSERVER_THERE, OTHERS, READER_OF_OTHERS, WRITER, UNHEARD = range(1, 9)
 MEMBERS = [
     (MEMBER, G, 0, HERE),
-    (READER_THERE, G, 1, THERE), (READER_THERE, OTHER, 0, THERE),
-    (OBSERVER, ANY, 1, HERE), (OBSERVER, G, 1, HERE),
+    (READER_THERE, G, 1, THERE),
+    (READER_THERE, OTHER, 0, THERE),
+    (OBSERVER, ANY, 1, HERE),
+    (OBSERVER, G, 1, HERE),
     (OBSERVER_THERE, ANY, 1, THERE),
     (OTHERS, OTHER, 0, HERE),
-    (READER_OF_OTHERS, OTHER, 0, HERE), (READER_OF_OTHERS, OTHER, 1, HERE),
+    (READER_OF_OTHERS, OTHER, 0, HERE),
+    (READER_OF_OTHERS, OTHER, 1, HERE),
     (WRITER, ANY, 0, HERE),
-]  # fmt: skip
+]
 
 
 def members() -> Committed:
@@ -102,15 +105,24 @@ CASES: list[tuple[str, list[Made], list[Forgotten], Evidence]] = [
     ("forgotten, less than that", [], [Forgotten(MEANWHILE, highest=49)], Evidence.COMPLETE),
     ("forgotten, of another group", [], [Forgotten(MEANWHILE, group=OTHER)], Evidence.COMPLETE),
     ("forgotten before, by both clocks", [], [Forgotten(LONG_BEFORE), Forgotten(BEFORE, ELSEWHERE)], Evidence.COMPLETE),
-    ("forgotten before, and of another group", [],
-     [Forgotten(LONG_BEFORE), Forgotten(MEANWHILE, group=OTHER)], Evidence.COMPLETE),
-]  # fmt: skip
+    (
+        "forgotten before, and of another group",
+        [],
+        [Forgotten(LONG_BEFORE), Forgotten(MEANWHILE, group=OTHER)],
+        Evidence.COMPLETE,
+    ),
+]
 
 
 def elsewhere(
-    made: list[Made], forgotten: list[Forgotten], monkeypatch: pytest.MonkeyPatch, *, domain: int = HERE,
-    known: bool = True, done: int = UNTIL,
-) -> Evidence:  # fmt: skip
+    made: list[Made],
+    forgotten: list[Forgotten],
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    domain: int = HERE,
+    known: bool = True,
+    done: int = UNTIL,
+) -> Evidence:
     """`known`: are the clocks compared? `done`: when the first of this boot's operations had; before it was `THERE`."""
     monkeypatch.setattr(commit_verdicts, "ahead", lambda state, one, other: APART[one or other] if known else UNKNOWN)
     monkeypatch.setattr(commit_verdicts, "boots_after", lambda state, boot: set())
@@ -144,9 +156,12 @@ def test_that_is_not_known_yet_by_clocks_that_nobody_has_compared(monkeypatch: p
 
 @pytest.mark.parametrize(
     ("domain", "done", "expected"),
-    [(HERE, SINCE - 31_000_000, Evidence.COMPLETE), (HERE, SINCE - 29_000_000, Evidence.UNVERIFIABLE),
-     (NO_BOOT, SINCE - 31_000_000, Evidence.UNVERIFIABLE)],
-)  # fmt: skip
+    [
+        (HERE, SINCE - 31_000_000, Evidence.COMPLETE),
+        (HERE, SINCE - 29_000_000, Evidence.UNVERIFIABLE),
+        (NO_BOOT, SINCE - 31_000_000, Evidence.UNVERIFIABLE),
+    ],
+)
 def test_the_boot_before_is_over_when_something_was_done_in_this_one(
     domain: int, done: int, expected: Evidence, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -35,7 +35,11 @@ def test_it_is_told_when_its_offsets_were_settled(fed: Callable[[History], Store
     evidence = {"process": W, "op": op, "previous_op": previous, "previous_offset": 5, "offset": 4}
     assert whole(live(fed)(h), ("nonmonotonic-send", "int-nonmonotonic-send")) == [
         Told(
-            "int-nonmonotonic-send" if inside else "nonmonotonic-send", (W, op, 4) if inside else (W, op),
-            f"process {W} wrote at offset 4 after offset 5", evidence, 11.0, context={"idempotent": "true"},
+            "int-nonmonotonic-send" if inside else "nonmonotonic-send",
+            (W, op, 4) if inside else (W, op),
+            f"process {W} wrote at offset 4 after offset 5",
+            evidence,
+            11.0,
+            context={"idempotent": "true"},
         )
-    ]  # fmt: skip
+    ]

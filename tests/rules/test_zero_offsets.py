@@ -30,18 +30,22 @@ def clock(boot: str, begins: int, ends: int) -> dict[str, Any]:
 
 def acknowledged(known: int, at: float) -> Told:
     return Told(
-        "spurious-zero-offset", ("acknowledgement", V, 0),
+        "spurious-zero-offset",
+        ("acknowledgement", V, 0),
         f"value {V}/0 was acknowledged at offset 0 when offset {known} was known before",
-        {"writer": V, "seq": 0, "known": known, "process": V, "op": 0}, at,
-    )  # fmt: skip
+        {"writer": V, "seq": 0, "known": known, "process": V, "op": 0},
+        at,
+    )
 
 
 def committed(known: int, at: float) -> Told:
     return Told(
-        "spurious-zero-offset", ("committed", "g"),
+        "spurious-zero-offset",
+        ("committed", "g"),
         f"the committed offset of group g reads 0 when {known} was committed before",
-        {"group": "g", "known": known, "process": READER}, at,
-    )  # fmt: skip
+        {"group": "g", "known": known, "process": READER},
+        at,
+    )
 
 
 # Acknowledgements
@@ -262,12 +266,25 @@ GUILTY: list[tuple[Callable[[History], None], Told]] = [
     (asked_for_by_another_group, committed(5, 0.006)),
 ]
 INNOCENT: list[Callable[[History], None]] = [
-    after_the_first_offset_alone, after_an_empty_log, invoked_as_soon_as_it_was_known, by_the_clocks_of_two_boots,
-    by_the_clocks_of_two_boots_beside_an_early_zero, invoked_nobody_knows_when, known_nobody_knows_when,
-    an_absent_acknowledgement, asked_for_by_another_host, committed_nobody_knows_whether, read_without_success,
-    a_higher_one_read_without_success, told_as_none, lower_and_not_zero, read_before_the_commit_was_acknowledged,
-    read_at_the_moment_of_the_acknowledgement, of_another_group, read_by_another_boot_s_clock,
-]  # fmt: skip
+    after_the_first_offset_alone,
+    after_an_empty_log,
+    invoked_as_soon_as_it_was_known,
+    by_the_clocks_of_two_boots,
+    by_the_clocks_of_two_boots_beside_an_early_zero,
+    invoked_nobody_knows_when,
+    known_nobody_knows_when,
+    an_absent_acknowledgement,
+    asked_for_by_another_host,
+    committed_nobody_knows_whether,
+    read_without_success,
+    a_higher_one_read_without_success,
+    told_as_none,
+    lower_and_not_zero,
+    read_before_the_commit_was_acknowledged,
+    read_at_the_moment_of_the_acknowledgement,
+    of_another_group,
+    read_by_another_boot_s_clock,
+]
 
 
 HIGHEST: list[tuple[Callable[[History], None], Told]] = [
@@ -452,16 +469,24 @@ def test_what_is_dropped_of_too_many_is_told(monkeypatch: pytest.MonkeyPatch) ->
     what = {"what": "acknowledgements at offset 0", "since": micros(START) + 8_000_000}
     assert whole(store, ["window-overflow"]) == [
         Told(
-            "window-overflow", ("acknowledgements at offset 0",),
+            "window-overflow",
+            ("acknowledgements at offset 0",),
             "more acknowledgements at offset 0 wait for a verdict than are kept: the oldest are dropped, and none is"
             " given on them",
-            {**what, "dropped": 1}, 10.0, 8.0, event="opened",
+            {**what, "dropped": 1},
+            10.0,
+            8.0,
+            event="opened",
         ),
         Told(
-            "window-overflow", ("acknowledgements at offset 0",), "window-overflow ended after 604.0 s",
-            {**what, "dropped": 3, "lasted_s": 604.0}, 612.0, event="closed",
+            "window-overflow",
+            ("acknowledgements at offset 0",),
+            "window-overflow ended after 604.0 s",
+            {**what, "dropped": 3, "lasted_s": 604.0},
+            612.0,
+            event="closed",
         ),
-    ]  # fmt: skip
+    ]
 
 
 def test_an_acknowledgement_before_which_nothing_was_known_does_not_wait_for_ever() -> None:

@@ -101,13 +101,22 @@ class Pair:
         self.time += 0.001
         times = {"invoked": self.inputs.at(self.time), "completed": self.inputs.at(self.time + 0.01)}
         self.inputs.row(
-            process, "txn", **common, **times, polled=[Run(W, seq, seq - self.gone, count)], mode="subscribe",
+            process,
+            "txn",
+            **common,
+            **times,
+            polled=[Run(W, seq, seq - self.gone, count)],
+            mode="subscribe",
             isolation="read_committed",
-        )  # fmt: skip
+        )
         self.outputs.row(
-            process, "txn", **common, **times, sources=[Run(W, seq, seq - self.gone, count)],
+            process,
+            "txn",
+            **common,
+            **times,
+            sources=[Run(W, seq, seq - self.gone, count)],
             sent=[Run(OUT, 900 + op * 10 if at is None else at, at, count)],
-        )  # fmt: skip
+        )
         self.time += 0.01
         if at is not None:
             self.output_end = max(self.output_end, at + count + 1)
@@ -143,10 +152,15 @@ def by_another_clock(rows: list[Slice], process: int, late: float) -> list[Slice
             now = row.completed - shift
             marked.append(
                 replace(
-                    row, process=number("its committer"), slice=len(marked), boot="c", invoked=now, completed=now,
+                    row,
+                    process=number("its committer"),
+                    slice=len(marked),
+                    boot="c",
+                    invoked=now,
+                    completed=now,
                     marks=[own._replace(through=own.through - shift)],
                 )
-            )  # fmt: skip
+            )
     slices: dict[tuple[str, int], int] = {}
     for row in marked:
         if row.process == number("its committer"):

@@ -31,12 +31,19 @@ def whole(store: Store, anomalies: Iterable[str]) -> list[Told]:
     names = set(anomalies)
     found = [
         Told(
-            f.anomaly, f.subject, f.message, dict(f.evidence), _seconds(f.at),
-            None if f.decidable == f.at else _seconds(f.decidable), f.event, dict(f.context), f.implied_by,
+            f.anomaly,
+            f.subject,
+            f.message,
+            dict(f.evidence),
+            _seconds(f.at),
+            None if f.decidable == f.at else _seconds(f.decidable),
+            f.event,
+            dict(f.context),
+            f.implied_by,
         )
         for f in store.findings
         if f.anomaly in names
-    ]  # fmt: skip
+    ]
     return sorted(found, key=lambda one: (one.at, one.anomaly, str(one.subject), one.event))
 
 

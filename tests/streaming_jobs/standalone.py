@@ -68,11 +68,20 @@ class Standalone:
         environment["JAVA_HOME"] = str(java_home())
         with (self._folder / f"{name}.log").open("wb") as log:
             made = subprocess.Popen(
-                [HOME / "bin" / "spark-class", f"org.apache.spark.deploy.{'master.' if name == 'master' else ''}{what}",
-                 "--host", "127.0.0.1", *options],
-                cwd=self._folder, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                [
+                    HOME / "bin" / "spark-class",
+                    f"org.apache.spark.deploy.{'master.' if name == 'master' else ''}{what}",
+                    "--host",
+                    "127.0.0.1",
+                    *options,
+                ],
+                cwd=self._folder,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
                 start_new_session=True,
-            )  # fmt: skip
+            )
         self._processes.append(made)
         return made
 

@@ -90,9 +90,19 @@ def test_a_batch_that_is_run_again_begins_with_the_state_before_it(tmp_path: Pat
 
     def facts(kind: str, partition: int) -> pa.Table:
         row = {
-            "cluster": "c", "topic_id": "t", "topic": "topic", "partition": partition, "kind": kind, "at": 5,
-            "txn": 7, "outcome": "info", "writer": W, "seq": 0, "offset": 5, "length": 1,
-        }  # fmt: skip
+            "cluster": "c",
+            "topic_id": "t",
+            "topic": "topic",
+            "partition": partition,
+            "kind": kind,
+            "at": 5,
+            "txn": 7,
+            "outcome": "info",
+            "writer": W,
+            "seq": 0,
+            "offset": 5,
+            "length": 1,
+        }
         table = pa.Table.from_pylist([row], schema=FACT_SCHEMA)
         verdict = {"cluster": "c", "topic_id": "t", "partition": partition, "facts": pack(table)}
         return pa.Table.from_pylist([verdict], schema=OUTPUT_SCHEMA)
@@ -125,9 +135,19 @@ def test_a_state_of_stage_two_of_another_version_asks_for_a_rebuild(tmp_path: Pa
     open_table(tmp_path, "across").write(pa.Table.from_pylist([row], schema=ACROSS), mode="overwrite")
 
     fact = {
-        "cluster": "c", "topic_id": "t", "topic": "topic", "partition": 0, "kind": "visible", "at": 5, "txn": 7,
-        "outcome": "info", "writer": W, "seq": 0, "offset": 5, "length": 1,
-    }  # fmt: skip
+        "cluster": "c",
+        "topic_id": "t",
+        "topic": "topic",
+        "partition": 0,
+        "kind": "visible",
+        "at": 5,
+        "txn": 7,
+        "outcome": "info",
+        "writer": W,
+        "seq": 0,
+        "offset": 5,
+        "length": 1,
+    }
     table = pack(pa.Table.from_pylist([fact], schema=FACT_SCHEMA))
     verdict = {"cluster": "c", "topic_id": "t", "partition": 0, "facts": table}
     with pytest.raises(UnknownFormat):
@@ -165,9 +185,15 @@ def test_a_question_outlives_the_process_and_waits_for_the_log_start(tmp_path: P
     commit(history, h.rows[: last + 1])
     place = Place("c", "t", 0)
     row = {
-        "cluster": "c", "topic_id": "t", "partition": 0, "start": BLOCK, "end": 2 * BLOCK, "answered": False,
-        "batch": 3, "recorded": datetime(2026, 1, 1, tzinfo=UTC),
-    }  # fmt: skip
+        "cluster": "c",
+        "topic_id": "t",
+        "partition": 0,
+        "start": BLOCK,
+        "end": 2 * BLOCK,
+        "answered": False,
+        "batch": 3,
+        "recorded": datetime(2026, 1, 1, tzinfo=UTC),
+    }
     open_table(tables, "rechecks").write(pa.Table.from_pylist([row], schema=RECHECKS), mode="append")
     sink = Sink(tables, "job:q")
     rechecks = Rechecks(history, tables, sink.report)

@@ -60,11 +60,19 @@ names = st.sampled_from(["", "a", "b", "topic"])
 runs = st.lists(st.builds(Run, ids, counts, maybe(offsets), lengths), max_size=3)
 irregular = st.lists(
     st.builds(
-        Irregular, counts, offsets, st.sampled_from(["corrupted", "foreign", "relocated"]), anything,
-        maybe(anything), maybe(anything), maybe(names), maybe(st.integers(-1, 3)), maybe(names),
+        Irregular,
+        counts,
+        offsets,
+        st.sampled_from(["corrupted", "foreign", "relocated"]),
+        anything,
+        maybe(anything),
+        maybe(anything),
+        maybe(names),
+        maybe(st.integers(-1, 3)),
+        maybe(names),
     ),
     max_size=3,
-)  # fmt: skip
+)
 marks = st.lists(st.builds(Mark, ids, counts, times, maybe(times), st.booleans()), max_size=4)
 registers = st.lists(
     st.builds(
@@ -77,29 +85,73 @@ registers = st.lists(
     ),
     max_size=2,
 )
-SETTINGS = ("writer", "idempotent", "group.id", "input", "transaction.timeout.ms", "replicas", "replicas_asked",
-            "silent", "brokers", "cleanup_policy", "timestamp_type", "x")  # fmt: skip
+SETTINGS = (
+    "writer",
+    "idempotent",
+    "group.id",
+    "input",
+    "transaction.timeout.ms",
+    "replicas",
+    "replicas_asked",
+    "silent",
+    "brokers",
+    "cleanup_policy",
+    "timestamp_type",
+    "x",
+)
 settings_of = st.dictionaries(
     st.sampled_from(SETTINGS),
-    st.one_of(st.sampled_from(["false", "true", "", "a", "²", "--1", "1,2", "1" * 30]), ids.map(str)), max_size=3,
-)  # fmt: skip
+    st.one_of(st.sampled_from(["false", "true", "", "a", "²", "--1", "1,2", "1" * 30]), ids.map(str)),
+    max_size=3,
+)
 isolations, modes = st.sampled_from(["read_committed", "read_uncommitted"]), st.sampled_from(["assign", "subscribe"])
 errors = st.sampled_from(["OUT_OF_ORDER_SEQUENCE_NUMBER", "_TIMED_OUT", "INVALID_TXN_STATE", "_FENCED", "x"])
 
 rows = st.builds(
-    Slice, cluster=st.just("c"), topic_id=st.just("t"), topic=st.just("topic"), partition=st.sampled_from([0, 0, 0, 1]),
-    run=names, process=ids, op=counts, slice=counts, f=st.sampled_from(FUNCTIONS), type=st.sampled_from(OUTCOMES),
-    invoked=times, completed=times, error=maybe(errors), transactional_id=maybe(names), txn=maybe(ids),
+    Slice,
+    cluster=st.just("c"),
+    topic_id=st.just("t"),
+    topic=st.just("topic"),
+    partition=st.sampled_from([0, 0, 0, 1]),
+    run=names,
+    process=ids,
+    op=counts,
+    slice=counts,
+    f=st.sampled_from(FUNCTIONS),
+    type=st.sampled_from(OUTCOMES),
+    invoked=times,
+    completed=times,
+    error=maybe(errors),
+    transactional_id=maybe(names),
+    txn=maybe(ids),
     txn_partitions=maybe(st.lists(st.tuples(names, st.integers(0, 3)), max_size=2)),
-    txn_intent=maybe(st.sampled_from(["commit", "abort"])), end_invoked=maybe(times), mono_end_invoked=maybe(ids),
-    boot=maybe(names), mono_invoked=maybe(ids), mono_completed=maybe(ids), sent=runs, polled=runs, irregular=irregular,
-    sources=runs, registers=registers, position_before=maybe(offsets), position_after=maybe(offsets),
-    reached=maybe(offsets), log_start=maybe(offsets), log_end=maybe(offsets), last_stable=maybe(offsets),
-    committed=maybe(offsets), group=maybe(names), isolation=maybe(isolations),
-    mode=maybe(modes), assigned=maybe(st.booleans()), rebalanced=maybe(st.booleans()),
-    kind=maybe(st.sampled_from(["writer", "transform", "observer", "reader", "x"])), settings=maybe(settings_of),
+    txn_intent=maybe(st.sampled_from(["commit", "abort"])),
+    end_invoked=maybe(times),
+    mono_end_invoked=maybe(ids),
+    boot=maybe(names),
+    mono_invoked=maybe(ids),
+    mono_completed=maybe(ids),
+    sent=runs,
+    polled=runs,
+    irregular=irregular,
+    sources=runs,
+    registers=registers,
+    position_before=maybe(offsets),
+    position_after=maybe(offsets),
+    reached=maybe(offsets),
+    log_start=maybe(offsets),
+    log_end=maybe(offsets),
+    last_stable=maybe(offsets),
+    committed=maybe(offsets),
+    group=maybe(names),
+    isolation=maybe(isolations),
+    mode=maybe(modes),
+    assigned=maybe(st.booleans()),
+    rebalanced=maybe(st.booleans()),
+    kind=maybe(st.sampled_from(["writer", "transform", "observer", "reader", "x"])),
+    settings=maybe(settings_of),
     marks=marks,
-)  # fmt: skip
+)
 """A row's fields, each of its own accord."""
 
 histories = st.lists(st.lists(rows, min_size=1, max_size=6), min_size=1, max_size=5)
@@ -131,9 +183,12 @@ def told(stepped: list[Stepped]) -> None:
 
 def examples(few: int) -> settings:
     return settings(
-        max_examples=int(ASKED or few), derandomize=ASKED is None, database=None, deadline=None,
+        max_examples=int(ASKED or few),
+        derandomize=ASKED is None,
+        database=None,
+        deadline=None,
         suppress_health_check=list(HealthCheck),
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.slow

@@ -54,8 +54,12 @@ def test_rows_that_wait_for_two_minutes_are_told_and_that_they_are_checked_too()
     one.runs(30, checked_every=3)
     opened, *more = one.runs(150)
     assert (opened.event, opened.anomaly, opened.cluster, opened.partition, more) == (
-        "opened", "checks-behind", "", -1, [],
-    )  # fmt: skip
+        "opened",
+        "checks-behind",
+        "",
+        -1,
+        [],
+    )
     assert opened.evidence == {"behind_s": 120.0}
     (closed,) = one.runs(20, checked_every=15)
     assert (closed.id, closed.event, closed.evidence) == (opened.id, "closed", {"lasted_s": 45.0})

@@ -25,23 +25,43 @@ pytestmark = [pytest.mark.spark, pytest.mark.evening, pytest.mark.timeout(1500)]
 def test_the_cluster_starts_the_monitor_and_starts_it_again_where_it_dies(_folders: None, tmp_path: Path) -> None:
     parts = duplicates(2)
     conf = CONF | {
-        "spark.pyspark.python": sys.executable, "spark.pyspark.driver.python": sys.executable, "spark.cores.max": "1",
-    }  # fmt: skip
+        "spark.pyspark.python": sys.executable,
+        "spark.pyspark.driver.python": sys.executable,
+        "spark.cores.max": "1",
+    }
     with Standalone(tmp_path / "spark") as cluster:
         config, file = configured(tmp_path)
         commit(config.history_path, parts[0])
         given = [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]
         (any_jar,) = (HOME / "jars").glob("spark-launcher_*.jar")
         command = [
-            HOME / "bin" / "spark-submit", "--master", cluster.url, "--deploy-mode", "cluster", "--supervise",
-            "--driver-memory", "512m", *given, "--class", "org.apache.spark.deploy.PythonRunner", f"file://{any_jar}",
-            monitor.submit.__file__, "", "monitor", "--config", file,
-        ]  # fmt: skip
+            HOME / "bin" / "spark-submit",
+            "--master",
+            cluster.url,
+            "--deploy-mode",
+            "cluster",
+            "--supervise",
+            "--driver-memory",
+            "512m",
+            *given,
+            "--class",
+            "org.apache.spark.deploy.PythonRunner",
+            f"file://{any_jar}",
+            monitor.submit.__file__,
+            "",
+            "monitor",
+            "--config",
+            file,
+        ]
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK", "SPARK"))}
         submitted = subprocess.run(
-            [str(word) for word in command], env=kept | {"PYTHONPATH": str(CHECKOUT), "SPARK_LOCAL_IP": "127.0.0.1"},
-            capture_output=True, text=True, timeout=DEADLINE, check=False,
-        )  # fmt: skip
+            [str(word) for word in command],
+            env=kept | {"PYTHONPATH": str(CHECKOUT), "SPARK_LOCAL_IP": "127.0.0.1"},
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE,
+            check=False,
+        )
         assert "State of driver" in submitted.stderr and submitted.returncode == 0, submitted
         until(reached(config, parts[:1]), tmp_path)
         driver = next(one for one in drivers(cluster) if one.is_running())

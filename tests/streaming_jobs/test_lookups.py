@@ -44,19 +44,35 @@ def written(h: History, polled: bool) -> Question:
     reader at read_committed, or by one at read_uncommitted alone."""
     for partition in (0, 1):
         h.row(
-            "t", "txn", partition=partition, op=0, txn=TXN, sent=[Run(W, 0, 5, 2)], txn_intent="commit",
+            "t",
+            "txn",
+            partition=partition,
+            op=0,
+            txn=TXN,
+            sent=[Run(W, 0, 5, 2)],
+            txn_intent="commit",
             txn_partitions=[("topic", 0), ("topic", 1)],
-        )  # fmt: skip
+        )
     invoked, completed = micros(h.rows[0].invoked), micros(h.rows[1].completed)
     h.poll("r", [("w", 1, 1, 6)], isolation="read_committed" if polled else "read_uncommitted")
     h.poll("r", [("w", 0, 2, 5)])
     if not polled:
         h.rows.pop()
     fact = dict.fromkeys(FACT_SCHEMA.names) | {
-        "cluster": "c", "topic_id": "t", "topic": "topic", "partition": 1, "kind": "absent", "at": completed + 30,
-        "txn": TXN, "outcome": "ok", "writer": W, "seq": 0, "offset": 5, "length": 2,
+        "cluster": "c",
+        "topic_id": "t",
+        "topic": "topic",
+        "partition": 1,
+        "kind": "absent",
+        "at": completed + 30,
+        "txn": TXN,
+        "outcome": "ok",
+        "writer": W,
+        "seq": 0,
+        "offset": 5,
+        "length": 2,
         "about": orjson.dumps({"invoked": invoked, "completed": completed, "transactional_id": "x"}).decode(),
-    }  # fmt: skip
+    }
     return Question.of([fact])
 
 
@@ -83,10 +99,12 @@ def test_a_torn_transaction_is_told_once_with_its_earliest_poll(tmp_path: Path) 
     assert (row["anomaly"], row["partition"], row["topic_id"], row["event"]) == ("torn-transaction", -1, "", "raised")
     place = {"topic": "topic", "writer": W}
     assert orjson.loads(row["evidence"]) == {
-        "txn": TXN, "outcome": "ok", "transactional_id": "x",
+        "txn": TXN,
+        "outcome": "ok",
+        "transactional_id": "x",
         "seen": place | {"partition": 0, "seq": 1, "offset": 6},
         "absent": place | {"partition": 1, "seq": 0, "offset": 5},
-    }  # fmt: skip
+    }
     assert row["message"] == (
         f"of transaction 7 (ok), value {W}/1 was polled in partition 0 of topic, and value {W}/0 is absent from offset"
         " 5 of partition 1 of topic, which a reader passed"
@@ -138,12 +156,21 @@ def aborted(first: int, at: int, count: int = 60) -> pa.Table:
     """What is absent of `count` aborted transactions, as it should be."""
     rows: list[dict[str, Any]] = [
         {
-            "cluster": "c", "topic_id": "t", "topic": "topic", "partition": i % 3, "kind": "absent", "at": at,
-            "txn": (first + i) * 2_654_435_761 % 2**62, "outcome": "fail", "writer": W + i % 5, "seq": first + i,
-            "offset": 2 * (first + i), "length": 2,
+            "cluster": "c",
+            "topic_id": "t",
+            "topic": "topic",
+            "partition": i % 3,
+            "kind": "absent",
+            "at": at,
+            "txn": (first + i) * 2_654_435_761 % 2**62,
+            "outcome": "fail",
+            "writer": W + i % 5,
+            "seq": first + i,
+            "offset": 2 * (first + i),
+            "length": 2,
         }
         for i in range(count)
-    ]  # fmt: skip
+    ]
     return pa.Table.from_pylist(rows, schema=FACT_SCHEMA)
 
 
@@ -175,9 +202,19 @@ def test_a_batch_that_runs_again_finds_the_state_before_it(tmp_path: Path, batch
     """Also where that batch was the one that compacted the table."""
     resolution = kept(tmp_path, batch + 1)
     seen = {
-        "cluster": "c", "topic_id": "t", "topic": "topic", "partition": 0, "kind": "visible", "at": 1,
-        "txn": (batch * 60) * 2_654_435_761 % 2**62, "outcome": "fail", "writer": W, "seq": 0, "offset": 0, "length": 1,
-    }  # fmt: skip
+        "cluster": "c",
+        "topic_id": "t",
+        "topic": "topic",
+        "partition": 0,
+        "kind": "visible",
+        "at": 1,
+        "txn": (batch * 60) * 2_654_435_761 % 2**62,
+        "outcome": "fail",
+        "writer": W,
+        "seq": 0,
+        "offset": 0,
+        "length": 1,
+    }
     visible = pa.Table.from_pylist([seen], schema=FACT_SCHEMA)
     assert len(resolution.take(batch + 1, visible).findings) == 1
     again = Resolution(open_table(tmp_path, "across"), "job:q", Objectives())

@@ -50,9 +50,7 @@ def test_what_a_host_did_whose_clock_is_minutes_ahead(
     assert judged(config) == ([] if polled else [SUBJECT])
 
 
-def test_where_log_time_is_not_held_back_it_is_overlooked(
-    config: JobConfig, monkeypatch: pytest.MonkeyPatch
-) -> None:  # fmt: skip
+def test_where_log_time_is_not_held_back_it_is_overlooked(config: JobConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rebuild, "HELD", 0)
     commit(config.history_path, history(90.0, polled=True).rows)
     assert rebuilt(config) == [SUBJECT]
@@ -70,14 +68,22 @@ def test_what_is_settled_in_the_end_is_what_the_stream_goes_on_with(config: JobC
 @pytest.mark.parametrize("anomaly", ["cluster-unreachable", "evidence-late"])
 def test_what_many_partitions_saw_ends_where_the_rebuilt_state_does_not_know_it(
     anomaly: str, config: JobConfig
-) -> None:  # fmt: skip
+) -> None:
     """The cluster answered again while no monitor was there."""
     commit(config.history_path, history(0.0, polled=True).rows)
     long_ago = micros(datetime(2024, 1, 1, tzinfo=UTC))
     open_then = Finding(
-        anomaly=anomaly, cluster="c", topic_id="", topic="", partition=-1, subject=(), event="opened", message="m",
-        at=long_ago, decidable=long_ago,
-    )  # fmt: skip
+        anomaly=anomaly,
+        cluster="c",
+        topic_id="",
+        topic="",
+        partition=-1,
+        subject=(),
+        event="opened",
+        message="m",
+        at=long_ago,
+        decidable=long_ago,
+    )
     Sink(config.tables_path, "earlier").report([open_then])
     assert current_findings(config.tables_path)["state"].to_pylist() == ["open"]
     Rebuild(config).run("its state is another version's")

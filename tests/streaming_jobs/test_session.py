@@ -95,8 +95,10 @@ def test_what_else_is_to_happen_as_python_starts_happens(there: bool, tmp_path: 
     said = subprocess.run(
         [sys.executable, "-c", "import sys; print(getattr(sys, 'seen', None), 'pyspark.zip' in str(sys.path))"],
         env=dict(os.environ) | {"PYTHONPATH": os.pathsep.join(map(str, path))},
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert (said.stdout.split(), said.stderr) == ([str("sitecustomize" if there else None), "False"], "")
 
 

@@ -24,34 +24,57 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 VERDICTS = pa.schema(
     [
-        ("cluster", pa.string()), ("topic_id", pa.string()), ("partition", pa.int32()), ("findings", pa.binary()),
-        ("facts", pa.binary()), ("rechecks", pa.string()),
-        ("summary", pa.string()), ("rejected", pa.binary()),
+        ("cluster", pa.string()),
+        ("topic_id", pa.string()),
+        ("partition", pa.int32()),
+        ("findings", pa.binary()),
+        ("facts", pa.binary()),
+        ("rechecks", pa.string()),
+        ("summary", pa.string()),
+        ("rejected", pa.binary()),
         *((n, pa.int64()) for n in ("slices", "sent", "polled", "state_bytes")),
         *((n, pa.int64()) for n in ("chunks_written", "check_us", "state_us")),
     ]
-)  # fmt: skip
+)
 
 
 def finding(
     subject: int, *, event: Any = "raised", at: int = 1, anomaly: str = "duplicate", partition: int = 0
 ) -> Finding:
     return Finding(
-        anomaly=anomaly, cluster="c", topic_id="t", topic="topic", partition=partition, subject=(subject,), event=event,
-        message="m", at=at, decidable=at,
-    )  # fmt: skip
+        anomaly=anomaly,
+        cluster="c",
+        topic_id="t",
+        topic="topic",
+        partition=partition,
+        subject=(subject,),
+        event=event,
+        message="m",
+        at=at,
+        decidable=at,
+    )
 
 
 def verdicts(*findings: Finding, partition: int = 0, end: int = 10, **more: Any) -> pa.Table:
     summary = {
-        "cluster": "c", "topic_id": "t", "topic": "topic", "partition": partition, "last_stable": end,
+        "cluster": "c",
+        "topic_id": "t",
+        "topic": "topic",
+        "partition": partition,
+        "last_stable": end,
         "readers": [{"process": 7, "position": end - 4, "mode": "assign"}],
-    } | more  # fmt: skip
+    } | more
     packed = pack(findings_table((f, "critical") for f in findings)) if findings else None
     row = {
-        "cluster": "c", "topic_id": "t", "partition": partition, "findings": packed,
-        "summary": orjson.dumps(summary).decode(), "slices": 3, "polled": 10, "state_bytes": 100,
-    }  # fmt: skip
+        "cluster": "c",
+        "topic_id": "t",
+        "partition": partition,
+        "findings": packed,
+        "summary": orjson.dumps(summary).decode(),
+        "slices": 3,
+        "polled": 10,
+        "state_bytes": 100,
+    }
     return pa.Table.from_pylist([row], schema=VERDICTS)
 
 
@@ -171,8 +194,10 @@ def test_the_current_findings(tmp_path: Path) -> None:
     )
     rows = {r["id"]: r for r in current_findings(tmp_path).to_pylist()}
     assert {(r["anomaly"], r["state"], r["opened"]) for r in rows.values()} == {
-        ("duplicate", "raised", 1), ("unseen", "open", 2), ("suspected", "closed", 1),
-    }  # fmt: skip
+        ("duplicate", "raised", 1),
+        ("unseen", "open", 2),
+        ("suspected", "closed", 1),
+    }
     unseen = rows[finding(2, anomaly="unseen").id]
     assert (unseen["first_at"].microsecond, unseen["at"].microsecond) == (5, 12)
 

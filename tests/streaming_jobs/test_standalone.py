@@ -61,8 +61,9 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     # Those that are installed as links to a checkout are not followed from here.
     (packages / "needed.pth").write_text(sysconfig.get_paths()["purelib"])
     python = root / "bin" / "python"
-    known = subprocess.run([python, "-I", "-c", "import numpy, pyarrow; import streaming_jobs"], cwd=root, check=False,
-                           capture_output=True)  # fmt: skip
+    known = subprocess.run(
+        [python, "-I", "-c", "import numpy, pyarrow; import streaming_jobs"], cwd=root, check=False, capture_output=True
+    )
     assert b"No module named 'streaming_jobs'" in known.stderr
     return python
 
@@ -192,8 +193,13 @@ def test_a_sites_own_spark_submit_is_the_driver(cluster: Standalone, python: Pat
     given = [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]
     jvm = ["--driver-memory", "1g"]
     command: list[str | Path] = [
-        HOME / "bin" / "spark-submit", "--master", cluster.url, *jvm, *given, monitor.submit.__file__,
-    ]  # fmt: skip
+        HOME / "bin" / "spark-submit",
+        "--master",
+        cluster.url,
+        *jvm,
+        *given,
+        monitor.submit.__file__,
+    ]
     driver = Driver([*command, "monitor", "--config", file], tmp_path / "driver", SPARK_LOCAL_IP="127.0.0.1")
     try:
         driver.until(reached(config, parts[:1]))

@@ -132,8 +132,10 @@ def test_what_is_told_while_the_store_is_away_is_written_before_the_next_batch(
     writing.accept(0, verdicts(finding(2)))
     events = read_table(tables, "findings").sort_by([("recorded", "ascending")]).to_pylist()
     assert sorted((row["anomaly"], row["event"]) for row in events) == [
-        ("duplicate", "raised"), ("evidence-stalled", "closed"), ("evidence-stalled", "opened"),
-    ]  # fmt: skip
+        ("duplicate", "raised"),
+        ("evidence-stalled", "closed"),
+        ("evidence-stalled", "opened"),
+    ]
 
 
 def test_what_one_sink_told_and_could_not_write_the_next_one_writes_once_and_tells_nobody(

@@ -22,9 +22,17 @@ Outcome = tuple[list[tuple[str, int]], str]
 def event(event: Event, at: int, *, anomaly: str = "unseen", partition: int = 0, subject: Any = ()) -> Finding:
     topic_id, topic = ("t", "topic") if partition >= 0 else ("", "")
     return Finding(
-        anomaly=anomaly, cluster="c", topic_id=topic_id, topic=topic, partition=partition, subject=subject,
-        event=event, message="m", at=at, decidable=at,
-    )  # fmt: skip
+        anomaly=anomaly,
+        cluster="c",
+        topic_id=topic_id,
+        topic=topic,
+        partition=partition,
+        subject=subject,
+        event=event,
+        message="m",
+        at=at,
+        decidable=at,
+    )
 
 
 def table(*findings: Finding) -> pa.Table:

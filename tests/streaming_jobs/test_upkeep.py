@@ -87,9 +87,10 @@ def test_what_people_are_told_of_stays_and_so_does_the_beginning_of_a_condition(
     table = open_table(config.tables_path, "findings")
     long_ago, lately = (micros(NOW - timedelta(days=days)) for days in (9, 0.5))
     kept = [
-        (found("duplicate", long_ago), "critical"), (found("rebalance", lately), "info"),
+        (found("duplicate", long_ago), "critical"),
+        (found("rebalance", lately), "info"),
         (found("unseen", long_ago, event="opened"), "info"),
-    ]  # fmt: skip
+    ]
     gone = [(found("rebalance", long_ago, 2), "info"), (found("poll-skip", long_ago), "allowed")]
     columns = {"recorded": NOW, "counted": NOW}
     for judged in (kept, gone):
@@ -108,9 +109,18 @@ def test_what_people_are_told_of_stays_and_so_does_the_beginning_of_a_condition(
 
 def found(anomaly: str, at: int, subject: int = 1, event: Event = "raised") -> Finding:
     return Finding(
-        anomaly=anomaly, cluster="c", topic_id="t-id", topic="t", partition=3, subject=(subject,), event=event,
-        message="a sentence", evidence={}, at=at, decidable=at,
-    )  # fmt: skip
+        anomaly=anomaly,
+        cluster="c",
+        topic_id="t-id",
+        topic="t",
+        partition=3,
+        subject=(subject,),
+        event=event,
+        message="a sentence",
+        evidence={},
+        at=at,
+        decidable=at,
+    )
 
 
 def _day(rows: pa.Table, day: date) -> pa.Table:

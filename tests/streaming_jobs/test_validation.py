@@ -101,10 +101,19 @@ def test_the_highest_numbers_that_a_log_can_hold_are_understood() -> None:
     history.send("w", 0, 5, at=100)
     run = Run(2**63 - 1, MAX_COUNT, MAX_OFFSET, MAX_LENGTH)._asdict()
     changes: dict[str, Any] = {
-        "process": 2**63 - 1, "op": MAX_COUNT, "slice": MAX_COUNT, "txn": 2**63 - 1, "log_end": MAX_OFFSET,
-        "sent": [run], "polled": [run], "sources": [run], "invoked": FIRST_TIME, "completed": LAST_TIME,
-        "marks": [Mark(2**63 - 1, MAX_COUNT, LAST_TIME)._asdict()], "settings": [("writer", "")],
-    }  # fmt: skip
+        "process": 2**63 - 1,
+        "op": MAX_COUNT,
+        "slice": MAX_COUNT,
+        "txn": 2**63 - 1,
+        "log_end": MAX_OFFSET,
+        "sent": [run],
+        "polled": [run],
+        "sources": [run],
+        "invoked": FIRST_TIME,
+        "completed": LAST_TIME,
+        "marks": [Mark(2**63 - 1, MAX_COUNT, LAST_TIME)._asdict()],
+        "settings": [("writer", "")],
+    }
     assert reasons_to_reject(loose(history.rows, **changes)) == {}
 
 

@@ -37,10 +37,15 @@ OLD_KAFKA: Final = "3.8.1"
 
 ORDER: Final = frozenset(
     {
-        "int-poll-skip", "int-nonmonotonic-poll", "int-send-skip", "int-nonmonotonic-send", "poll-skip",
-        "nonmonotonic-poll", "nonmonotonic-send",
+        "int-poll-skip",
+        "int-nonmonotonic-poll",
+        "int-send-skip",
+        "int-nonmonotonic-send",
+        "poll-skip",
+        "nonmonotonic-poll",
+        "nonmonotonic-send",
     }
-)  # fmt: skip
+)
 """The skip and nonmonotonic findings, internal and external: what most lies about a log's order make true."""
 
 NOTHING: Final[frozenset[str]] = frozenset()
@@ -136,7 +141,12 @@ QUIET: Final[Mapping[str, Any]] = {
     "topics": {"partitions": 2},
     "writer": {"count": 1, "with_five_in_flight": 0, "rate": 100.0, "partitions_per_batch": 2},
     "reader": {
-        "assign": 2, "group": 0, "restless": 0, "per_broker": False, "commit_interval": 1.0, "position_interval": 1.0,
+        "assign": 2,
+        "group": 0,
+        "restless": 0,
+        "per_broker": False,
+        "commit_interval": 1.0,
+        "position_interval": 1.0,
     },
     "transaction": {"count": 0},
     "transform": {"count": 0},
@@ -146,7 +156,7 @@ QUIET: Final[Mapping[str, Any]] = {
     "end_to_end": {"count": 0},
     "audit": {"enabled": False},
     "unrest": {"enabled": False},
-}  # fmt: skip
+}
 """The probes of a drill that asks for nothing else: a writer, two readers and the observer, two partitions a topic."""
 
 

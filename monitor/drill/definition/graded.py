@@ -32,7 +32,16 @@ class Graded:
         """For a report: JSON values only, ids exact wherever they are read."""
         f = self.finding
         return {
-            "anomaly": f.anomaly, "severity": self.severity, "event": f.event, "topic": f.topic,
-            "partition": f.partition, "message": f.message, "evidence": exact(f.evidence), "context": dict(f.context),
-            "at": f.at, "seen": self.seen, "id": f.id, "implied_by": f.implied_by,
-        }  # fmt: skip
+            "anomaly": f.anomaly,
+            "severity": self.severity,
+            "event": f.event,
+            "topic": f.topic,
+            "partition": f.partition,
+            "message": f.message,
+            "evidence": exact(f.evidence),
+            "context": dict(f.context),
+            "at": f.at,
+            "seen": self.seen,
+            "id": f.id,
+            "implied_by": f.implied_by,
+        }

@@ -175,13 +175,26 @@ class Endurance:
         for one in guilty[:50]:
             self._say(f"VIOLATION {one.name} in {one.finding.topic}/{one.finding.partition}: {one.finding.message}")
         told = {
-            "seed": self._seed, "seconds": round(time.monotonic() - self._began), "totals": totals,
-            "faults": [{"at": str(one.began and one.began.wall), "kind": one.entry.kind, "told": one.told,
-                        "recovered_in": one.recovered_in, "error": one.error} for one in self._happened],
-            "conditions": dict(conditions), "violations": [one.told() for one in guilty],
-            "excused": [one.told() for one in excused], "still_open": [one.told() for one in lasting],
-            "rejected": dict(Counter(rejected)), "failed": self._failed,
-        }  # fmt: skip
+            "seed": self._seed,
+            "seconds": round(time.monotonic() - self._began),
+            "totals": totals,
+            "faults": [
+                {
+                    "at": str(one.began and one.began.wall),
+                    "kind": one.entry.kind,
+                    "told": one.told,
+                    "recovered_in": one.recovered_in,
+                    "error": one.error,
+                }
+                for one in self._happened
+            ],
+            "conditions": dict(conditions),
+            "violations": [one.told() for one in guilty],
+            "excused": [one.told() for one in excused],
+            "still_open": [one.told() for one in lasting],
+            "rejected": dict(Counter(rejected)),
+            "failed": self._failed,
+        }
         (self._data / "endure.json").write_bytes(orjson.dumps(told, option=orjson.OPT_INDENT_2, default=str))
         if guilty or rejected or self._failed is not None:
             self._say(

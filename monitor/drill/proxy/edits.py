@@ -114,10 +114,13 @@ _MIRRORED: Final[dict[int, tuple[str, str, str, str, str]]] = {
     Api.TXN_OFFSET_COMMIT: ("topics", "partitions", "topics", "partitions", "error_code"),
     Api.DELETE_RECORDS: ("topics", "partitions", "topics", "partitions", "error_code"),
     Api.ADD_PARTITIONS_TO_TXN: (
-        "v3_and_below_topics", "partitions", "results_by_topic_v3_and_below", "results_by_partition",
+        "v3_and_below_topics",
+        "partitions",
+        "results_by_topic_v3_and_below",
+        "results_by_partition",
         "partition_error_code",
     ),
-}  # fmt: skip
+}
 
 
 def answer(exchange: Exchange, error: ErrorCode = ErrorCode.none, **values: Any) -> Payload:

@@ -164,9 +164,16 @@ class Exchange:
 
 
 _LISTS: Final = (
-    "topics", "topic_data", "responses", "groups", "transactions", "v3_and_below_topics", "results_by_transaction",
-    "results_by_topic_v3_and_below", "topic_results",
-)  # fmt: skip
+    "topics",
+    "topic_data",
+    "responses",
+    "groups",
+    "transactions",
+    "v3_and_below_topics",
+    "results_by_transaction",
+    "results_by_topic_v3_and_below",
+    "topic_results",
+)
 _PARTITIONS: Final = (
     "partitions",
     "partition_data",

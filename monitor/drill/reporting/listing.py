@@ -18,11 +18,16 @@ def show(*, json_output: bool) -> None:
     if json_output:
         for drill in EVERY:
             told = {
-                "drill": drill.name, "case": drill.case, "what_happens": drill.what, "seen_in": drill.seen_in,
-                "must": [str(must) for must in drill.must], "may": sorted(drill.may),
-                "kafka": drill.cluster.version, "brokers": drill.cluster.brokers,
+                "drill": drill.name,
+                "case": drill.case,
+                "what_happens": drill.what,
+                "seen_in": drill.seen_in,
+                "must": [str(must) for must in drill.must],
+                "may": sorted(drill.may),
+                "kafka": drill.cluster.version,
+                "brokers": drill.cluster.brokers,
                 "changes_cluster": drill.changes_cluster,
-            }  # fmt: skip
+            }
             print(orjson.dumps(told).decode())
         return
     console = Console()

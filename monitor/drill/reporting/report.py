@@ -101,16 +101,27 @@ def told(results: Sequence[Result], at: datetime) -> dict[str, Any]:
 def _told(result: Result) -> dict[str, Any]:
     drill, verdict = result.drill, result.verdict
     return {
-        "drill": drill.name, "case": drill.case, "kafka": result.kafka, "brokers": drill.cluster.brokers,
-        "what_happens": drill.what, "seen_in": drill.seen_in, "must": [str(must) for must in drill.must],
-        "may": allowed(drill), "found": dict(verdict.counts), "verdict": str(verdict), "passed": verdict.passed,
-        "missing": list(verdict.missing), "false_alarms": [found.told() for found in verdict.alarms],
-        "still_open": [found.told() for found in verdict.open], "first_s": verdict.first,
-        "complete_s": verdict.complete, "seconds": round(result.seconds, 1),
+        "drill": drill.name,
+        "case": drill.case,
+        "kafka": result.kafka,
+        "brokers": drill.cluster.brokers,
+        "what_happens": drill.what,
+        "seen_in": drill.seen_in,
+        "must": [str(must) for must in drill.must],
+        "may": allowed(drill),
+        "found": dict(verdict.counts),
+        "verdict": str(verdict),
+        "passed": verdict.passed,
+        "missing": list(verdict.missing),
+        "false_alarms": [found.told() for found in verdict.alarms],
+        "still_open": [found.told() for found in verdict.open],
+        "first_s": verdict.first,
+        "complete_s": verdict.complete,
+        "seconds": round(result.seconds, 1),
         "acts": [{"at": at, "what": what} for at, what in result.acts[:100]],
         "findings": [found.told() for found in result.found[:200]],
         "history": str(result.history) if result.history else None,
-    }  # fmt: skip
+    }
 
 
 def write(results: Sequence[Result], folder: Path, at: datetime | None = None) -> tuple[Path, Path]:

@@ -160,9 +160,16 @@ class Session:
         config = probes_config(drill, self._against.brokers if self._against else drill.cluster.brokers)
         checker = Checker(folder, SHORT, on_found=self._on_found)
         return Stage(
-            folder=folder, config=config, connection=through, direct=direct, kafka=kafka, lies=lies,
-            checker=checker, say=self._say, stop=self._stop,
-        )  # fmt: skip
+            folder=folder,
+            config=config,
+            connection=through,
+            direct=direct,
+            kafka=kafka,
+            lies=lies,
+            checker=checker,
+            say=self._say,
+            stop=self._stop,
+        )
 
     def _perform(self, drill: Drill, play: Play, stage: Stage, ending: ExitStack) -> None:
         ending.callback(play.end)

@@ -77,9 +77,15 @@ class Checkpoints:
         command = [sys.executable, "-P", __file__, str(self._folder), str(version)]
         try:
             subprocess.run(
-                command, stdin=subprocess.DEVNULL, capture_output=True, timeout=WITHIN, check=True,
-                start_new_session=True, text=True, errors="replace",
-            )  # fmt: skip
+                command,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=WITHIN,
+                check=True,
+                start_new_session=True,
+                text=True,
+                errors="replace",
+            )
         except subprocess.CalledProcessError as failed:
             self._fail(failed.stderr.strip().rpartition("\n")[2] or str(failed))
         except (OSError, subprocess.SubprocessError) as failed:
@@ -103,8 +109,18 @@ def make(folder: Path, version: int) -> None:
         DeltaTable(scratch, version=version).create_checkpoint()
         whole = pq.ParquetFile(beside / name).read()  # `read_table` imports pandas, which takes longer than all else
         hint = json.loads((beside / LAST).read_bytes())
-    _put(told / name, lambda place: pq.write_table(whole, place, compression="zstd", compression_level=9,
-         write_statistics=False, store_schema=False, use_dictionary=False))  # fmt: skip
+    _put(
+        told / name,
+        lambda place: pq.write_table(
+            whole,
+            place,
+            compression="zstd",
+            compression_level=9,
+            write_statistics=False,
+            store_schema=False,
+            use_dictionary=False,
+        ),
+    )
     if "sizeInBytes" in hint:
         hint["sizeInBytes"] = (told / name).stat().st_size
     _put(told / LAST, lambda place: place.write_text(json.dumps(hint)))

@@ -128,9 +128,13 @@ class Committer:
     for `status`."""
 
     def __init__(
-        self, folder: Path, history: Destination, clock: Clock, pace: CommitPace | None = None,
+        self,
+        folder: Path,
+        history: Destination,
+        clock: Clock,
+        pace: CommitPace | None = None,
         confirmations: Confirmations | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """`history` is this committer's own. Nothing is touched yet."""
         self._confirmations = confirmations
         self.folder = folder
@@ -368,11 +372,19 @@ class Committer:
         counters |= {place: counters.get(place, 0) + 1 for place in places}
         index = {place: i for i, place in enumerate(counters)}
         plan = replace(
-            before, table=table_id, version=before.version + 1, now=now, read=read, parts=parts, marks=marks,
-            counters=[(*place, n) for place, n in counters.items()], current=[index[place] for place in places],
+            before,
+            table=table_id,
+            version=before.version + 1,
+            now=now,
+            read=read,
+            parts=parts,
+            marks=marks,
+            counters=[(*place, n) for place, n in counters.items()],
+            current=[index[place] for place in places],
             held=list(places.values()),
-            confirmed=_confirmed(before, told[0], counters), replaced=told[1],
-        )  # fmt: skip
+            confirmed=_confirmed(before, told[0], counters),
+            replaced=told[1],
+        )
         rows = self._built(plan, groups, readers)
         save(self.folder, plan)
         return _Pending(plan, rows)
@@ -428,10 +440,14 @@ class Committer:
         appended: int = pending.rows.num_rows
         reading = self._lives.reading()
         self._status = CommitterStatus(
-            last_commit=from_micros(pending.plan.now), version=pending.plan.version, rows=self._status.rows + appended,
-            last_rows=appended, append_seconds=seconds, lives=len(reading),
+            last_commit=from_micros(pending.plan.now),
+            version=pending.plan.version,
+            rows=self._status.rows + appended,
+            last_rows=appended,
+            append_seconds=seconds,
+            lives=len(reading),
             unverifiable=dict(self._lives.unverifiable),
-        )  # fmt: skip
+        )
         return appended
 
 

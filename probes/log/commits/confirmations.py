@@ -46,10 +46,20 @@ _ABOUT_THE_LOG: Final = frozenset({"send", "poll", "txn", "commit", "position", 
 _TOLD: Final = tuple(
     AT[name]
     for name in (
-        "polled", "irregular", "altered", "epochs", "position_before", "position_after", "reached", "log_start",
-        "log_end", "last_stable", "committed", "settings",
+        "polled",
+        "irregular",
+        "altered",
+        "epochs",
+        "position_before",
+        "position_after",
+        "reached",
+        "log_start",
+        "log_end",
+        "last_stable",
+        "committed",
+        "settings",
     )
-)  # fmt: skip
+)
 """What a row tells of a log, beside what it sent."""
 
 

@@ -53,9 +53,15 @@ def _written(table: Path, day: date, rows: pa.Table, selected_by: Sequence[str])
     name = f"{folder}/{secrets.token_hex(10)}.parquet"
     steps = dict.fromkeys((one for one in OF_A_SECOND if one in held.column_names), STEPS)
     pq.write_table(
-        held, table / name, compression="zstd", compression_level=_LEVEL, write_statistics=False, store_schema=False,
-        column_encoding=steps, use_dictionary=False,
-    )  # fmt: skip
+        held,
+        table / name,
+        compression="zstd",
+        compression_level=_LEVEL,
+        write_statistics=False,
+        store_schema=False,
+        column_encoding=steps,
+        use_dictionary=False,
+    )
     sync(table / name)
     sync(table / folder)
     return AddAction(

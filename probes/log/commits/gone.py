@@ -126,10 +126,22 @@ def _last_words(
         ]
         if ended:
             yield Slice(
-                cluster=place.cluster, topic_id=place.topic_id, topic=place.topic, partition=place.partition,
-                run=COMMITTER, kind=COMMITTER, process=marker, op=0, slice=0, f="mark", type="ok", invoked=now,
-                completed=now, error=DECLARED_GONE, marks=ended,
-            )  # fmt: skip
+                cluster=place.cluster,
+                topic_id=place.topic_id,
+                topic=place.topic,
+                partition=place.partition,
+                run=COMMITTER,
+                kind=COMMITTER,
+                process=marker,
+                op=0,
+                slice=0,
+                f="mark",
+                type="ok",
+                invoked=now,
+                completed=now,
+                error=DECLARED_GONE,
+                marks=ended,
+            )
 
 
 def _append(history: History, rows: pa.Table) -> None:

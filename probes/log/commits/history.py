@@ -170,10 +170,16 @@ class History:
         if "://" not in self.uri:
             Path(self.uri).mkdir(parents=True, exist_ok=True)
         return DeltaTable.create(
-            self.uri, schema=Schema.from_arrow(table_schema()), mode="ignore", partition_by=["date"],
-            name="history", description="Offsetwatch's probe log: one row per operation and partition",
-            configuration=self.properties.configuration(), storage_options=options, raise_if_key_not_exists=False,
-        )  # fmt: skip
+            self.uri,
+            schema=Schema.from_arrow(table_schema()),
+            mode="ignore",
+            partition_by=["date"],
+            name="history",
+            description="Offsetwatch's probe log: one row per operation and partition",
+            configuration=self.properties.configuration(),
+            storage_options=options,
+            raise_if_key_not_exists=False,
+        )
 
     def _adapt(self, table: Any) -> None:
         """Give a table that an earlier version made the columns that it lacks."""

@@ -112,10 +112,20 @@ def mark_rows(
             if cluster == place.cluster and (slices := progress.next_slice(key))
         ] + last.get(place, [])
         told = {
-            "topic_id": place.topic_id, "topic": place.topic, "partition": place.partition, "op": append.number,
-            "slice": counters.get(place, 0), "f": "mark", "type": "ok",
-            "invoked": append.read, "completed": append.now, "boot": append.boot,
-            "mono_invoked": append.mono, "mono_completed": append.mono, "kind": COMMITTER, "marks": marks or None,
-        }  # fmt: skip
+            "topic_id": place.topic_id,
+            "topic": place.topic,
+            "partition": place.partition,
+            "op": append.number,
+            "slice": counters.get(place, 0),
+            "f": "mark",
+            "type": "ok",
+            "invoked": append.read,
+            "completed": append.now,
+            "boot": append.boot,
+            "mono_invoked": append.mono,
+            "mono_completed": append.mono,
+            "kind": COMMITTER,
+            "marks": marks or None,
+        }
         rows.setdefault(place.cluster, []).append([told.get(name) for name in FIELDS])
     return rows

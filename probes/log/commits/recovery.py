@@ -124,21 +124,31 @@ def last_rows(life: Life, progress: LifeProgress, clock: Clock, *, lost: bool) -
             if sent.reserved > sent.used:
                 op += 1
                 run = Run(life.writer, sent.used, None, sent.reserved - sent.used)
-                yield Slice(
-                    cluster=life.cluster, topic_id=topic_id, topic=sent.topic, partition=partition, run=life.run,
-                    process=life.process, op=op, slice=-1, f="send", type="info", invoked=since, completed=now,
-                    error=code, transactional_id=life.transactional_id, boot=life.boot, sent=(run,),
-                )  # fmt: skip
+                about = {"op": op, "f": "send", "invoked": since, "completed": now, "boot": life.boot, "sent": (run,)}
+                yield _row(life, topic_id, sent.topic, partition, error=code, **about)
     if lost:
         return
+    about = {"op": op + 1, "f": "close", "invoked": now, "completed": now, "boot": clock.boot}
     for (topic_id, partition), topic in topics.items():
         if (topic_id, partition) not in progress.ended:
-            yield Slice(
-                cluster=life.cluster, topic_id=topic_id, topic=topic, partition=partition, run=life.run,
-                process=life.process, op=op + 1, slice=-1, f="close", type="info", invoked=now, completed=now,
-                error=code, transactional_id=life.transactional_id, boot=clock.boot, mono_invoked=mono,
-                mono_completed=mono,
-            )  # fmt: skip
+            monotonic = {"mono_invoked": mono, "mono_completed": mono}
+            yield _row(life, topic_id, topic, partition, error=code, **about, **monotonic)
+
+
+def _row(life: Life, topic_id: str, topic: str, partition: int, **told: Any) -> Slice:
+    """A row of type `info` in this place that the dead life did not log itself, its `slice` number left out."""
+    return Slice(
+        cluster=life.cluster,
+        topic_id=topic_id,
+        topic=topic,
+        partition=partition,
+        run=life.run,
+        process=life.process,
+        slice=-1,
+        type="info",
+        transactional_id=life.transactional_id,
+        **told,
+    )
 
 
 def clear_rubbish(folder: Path, clock: Clock) -> None:

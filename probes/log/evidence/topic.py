@@ -157,9 +157,12 @@ class EvidenceTopic:
         producer.begin_transaction()
         for headers, value in packed(rows, app, version):
             producer.produce(
-                self.topic.name, partition=PARTITION, value=bytes(value), headers=headers,
+                self.topic.name,
+                partition=PARTITION,
+                value=bytes(value),
+                headers=headers,
                 on_delivery=self._delivered,
-            )  # fmt: skip
+            )
         producer.commit_transaction(COMMITTED_WITHIN)
         if self._refused:
             raise ClientError("_FAIL", self._refused[0])
@@ -167,9 +170,11 @@ class EvidenceTopic:
     def _opened(self, app: str) -> Producer:
         if self._producer is None:
             settings = producer_settings(
-                self.topic.connection, client="offsetwatch-evidence", delivery_timeout=OPEN_FOR,
+                self.topic.connection,
+                client="offsetwatch-evidence",
+                delivery_timeout=OPEN_FOR,
                 transactional=Transactional(app, OPEN_FOR),
-            )  # fmt: skip
+            )
             self._producer = open_producer(settings, lambda error: None)
             self._producer.init_transactions(ANSWERED_WITHIN)
         return self._producer

@@ -49,9 +49,14 @@ class Journal:
     journal, and the same call may be made again. `slice` numbers are assigned here, on `append`: probes leave -1."""
 
     def __init__(
-        self, folder: Path, life: Life, progress: LifeProgress, lock_descriptor: int, segment: OpenSegment,
+        self,
+        folder: Path,
+        life: Life,
+        progress: LifeProgress,
+        lock_descriptor: int,
+        segment: OpenSegment,
         segment_bytes: int = SEGMENT_BYTES,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """For `create` and recovery: take over a lock and an open segment."""
         self.life = life
         self.folder = folder

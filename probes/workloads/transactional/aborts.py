@@ -226,9 +226,13 @@ class Aborts(Probe):
         self._next_seq[target] = first + 1
         self.log.reserve(target, first + 1)
         course = Course(
-            self.log.next_op(), random_id(), intent, self.membership.invoked, dict(self.position),
+            self.log.next_op(),
+            random_id(),
+            intent,
+            self.membership.invoked,
+            dict(self.position),
             [Batch(self.writer, {target: (first, 1)})],
-        )  # fmt: skip
+        )
         # The client's own word: it runs past the markers of transactions, beyond the last record.
         reached = self._positions.after(self.consumer, polled, self.position)
         for where, part in polled.items():
@@ -238,10 +242,16 @@ class Aborts(Probe):
             course.after[where] = reached[where]
             self.counters.polled += part.count
         run = TransactionRun(
-            course=course, transactor=self.transactor, log=self.log, counters=self.counters, measure=self.measure,
-            encoders=self._encoders, timeout=self._config.timeout, rows=self._rows,
+            course=course,
+            transactor=self.transactor,
+            log=self.log,
+            counters=self.counters,
+            measure=self.measure,
+            encoders=self._encoders,
+            timeout=self._config.timeout,
+            rows=self._rows,
             reading={"isolation": self.isolation},
-        )  # fmt: skip
+        )
         run.journal()
         return run
 
@@ -290,15 +300,24 @@ class Aborts(Probe):
         touched = course.touched
         return [
             self.log.row(
-                where, "txn", type, course.op, course.invoked, completed,
+                where,
+                "txn",
+                type,
+                course.op,
+                course.invoked,
+                completed,
                 error=course.error.code if course.error else None,
-                txn=course.txn, txn_partitions=touched, txn_intent=course.intent, sent=sent.get(where, ()),
+                txn=course.txn,
+                txn_partitions=touched,
+                txn_intent=course.intent,
+                sent=sent.get(where, ()),
                 committed=course.after.get(where) if course.offsets_sent else None,
                 group=self.group if course.offsets_sent and where in course.after else None,
-                isolation=self.isolation, **course.ending,
+                isolation=self.isolation,
+                **course.ending,
             )
             for where in touched
-        ]  # fmt: skip
+        ]
 
     def _log_positions(self, course: Course) -> None:
         """Where the consumer stands, asked before it is sent back."""
@@ -316,13 +335,22 @@ class Aborts(Probe):
         self.log.append(
             [
                 self.log.row(
-                    where, "position", "ok", op, invoked, completed, txn=course.txn,
-                    position_before=course.before.get(where), reached=course.after[where],
-                    position_after=after.get(where), rebalanced=where in self.gone, isolation=self.isolation,
+                    where,
+                    "position",
+                    "ok",
+                    op,
+                    invoked,
+                    completed,
+                    txn=course.txn,
+                    position_before=course.before.get(where),
+                    reached=course.after[where],
+                    position_after=after.get(where),
+                    rebalanced=where in self.gone,
+                    isolation=self.isolation,
                 )
                 for where in course.polled
             ]
-        )  # fmt: skip
+        )
 
     def _assigned_again(self, wanted: set[Partition]) -> dict[Partition, int]:
         """Where each partition begins now, of those that have come back within the time."""

@@ -129,12 +129,20 @@ class Membership:
         self._log.append(
             [
                 self._log.row(
-                    where, "offsets", "ok" if code is None else "info", op, invoked, completed, error=code,
-                    committed=at, group=self.group, isolation=self._isolation,
+                    where,
+                    "offsets",
+                    "ok" if code is None else "info",
+                    op,
+                    invoked,
+                    completed,
+                    error=code,
+                    committed=at,
+                    group=self.group,
+                    isolation=self._isolation,
                 )
                 for where, at in found.items()
             ]
-        )  # fmt: skip
+        )
 
     def leave(self, topics: Sequence[str]) -> None:
         """Leave the group and join it anew; what was assigned has been given up then. `rebalanced` tells what."""
@@ -216,9 +224,16 @@ class Membership:
         if self._isolation is None:
             return []
         return self._log.everywhere(
-            f, "ok", invoked, self._log.now(), mode="subscribe", isolation=self._isolation, group=self.group,
-            each=lambda where: {"assigned": where in self.assigned}, among=among,
-        )  # fmt: skip
+            f,
+            "ok",
+            invoked,
+            self._log.now(),
+            mode="subscribe",
+            isolation=self._isolation,
+            group=self.group,
+            each=lambda where: {"assigned": where in self.assigned},
+            among=among,
+        )
 
     def _valid_metadata(self) -> bytes:
         """The group's metadata, if it is of a generation; by the consumer protocol, of an epoch in which it has

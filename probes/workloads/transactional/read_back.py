@@ -65,7 +65,7 @@ class ReadBack:
         try:
             (told,) = bounded(
                 lambda: self._consumer.commit(offsets=[offset], asynchronous=False), 2 * WITHIN, log.alive, "commit"
-            )  # fmt: skip
+            )
             problem = translate(told.error) if told.error is not None else None
         except ClientStuck:
             raise
@@ -84,10 +84,19 @@ class ReadBack:
         log, probe = self._probe.log, self._probe
         return [
             log.row(
-                self._fence, "commit", type, op, invoked, completed, error=error, committed=self._number,
-                group=self._group, isolation=probe.isolation, mode=probe.mode,
+                self._fence,
+                "commit",
+                type,
+                op,
+                invoked,
+                completed,
+                error=error,
+                committed=self._number,
+                group=self._group,
+                isolation=probe.isolation,
+                mode=probe.mode,
             )
-        ]  # fmt: skip
+        ]
 
     def _agrees(self, found: Mapping[Partition, int | None]) -> bool:
         return all(found[where] == offset for where, offset in self._asked.items())
@@ -116,10 +125,20 @@ class ReadBack:
             else:
                 self._probe.on_error(error)
         completed = log.now()
-        log.append([
-            log.row(
-                where, "offsets", "ok" if code is None else "info", op, invoked, completed, error=code, committed=at,
-                group=self._group, isolation=self._probe.isolation,
-            )
-            for where, at in found.items()
-        ])  # fmt: skip
+        log.append(
+            [
+                log.row(
+                    where,
+                    "offsets",
+                    "ok" if code is None else "info",
+                    op,
+                    invoked,
+                    completed,
+                    error=code,
+                    committed=at,
+                    group=self._group,
+                    isolation=self._probe.isolation,
+                )
+                for where, at in found.items()
+            ]
+        )

@@ -131,11 +131,22 @@ class TransactionRun:
         for where, part in doubtful:
             rows.append(
                 self.log.row(
-                    where, "txn", "info", self.log.next_op(), course.invoked, completed, error=part.error,
-                    txn=course.txn, txn_partitions=course.touched, txn_intent=course.intent, sent=part.runs,
-                    transactional_id=course.transactional_id, **self.reading, **course.ending,
+                    where,
+                    "txn",
+                    "info",
+                    self.log.next_op(),
+                    course.invoked,
+                    completed,
+                    error=part.error,
+                    txn=course.txn,
+                    txn_partitions=course.touched,
+                    txn_intent=course.intent,
+                    sent=part.runs,
+                    transactional_id=course.transactional_id,
+                    **self.reading,
+                    **course.ending,
                 )
-            )  # fmt: skip
+            )
         for row in rows:
             row.settings = self.transactor.to_tell(row)
         self.log.append(rows)

@@ -121,10 +121,16 @@ class Transactions(Probe):
         self.position = begin
         self.log.append(
             self.log.everywhere(
-                "assign", "ok", invoked, self.log.now(), mode="assign", isolation=self.isolation, group=self.group,
+                "assign",
+                "ok",
+                invoked,
+                self.log.now(),
+                mode="assign",
+                isolation=self.isolation,
+                group=self.group,
                 each=lambda where: {"assigned": where in begin},
             )
-        )  # fmt: skip
+        )
         others = (where for topic in self.layout.topics for where in self.layout.partitions(topic.name))
         fence = next((where for where in others if where[0] != self.sends_to), None)
         if fence is not None:
@@ -199,10 +205,15 @@ class Transactions(Probe):
             batches.append(Batch(self.writer, expected))
         run = TransactionRun(
             course=Course(op, txn, plan.intent, self.log.now(), dict(self.position), batches),
-            transactor=self.transactor, log=self.log, counters=self.counters, measure=self.measure,
-            encoders=self._encoders, timeout=self._timeout, rows=self.rows,
+            transactor=self.transactor,
+            log=self.log,
+            counters=self.counters,
+            measure=self.measure,
+            encoders=self._encoders,
+            timeout=self._timeout,
+            rows=self.rows,
             reading={"isolation": self.isolation, "mode": self.mode},
-        )  # fmt: skip
+        )
         run.journal()
         return run
 
@@ -244,7 +255,7 @@ class Transactions(Probe):
         if problems:
             self.log.append(
                 refusals(self, problems, invoked, self.log.now(), reads=self.targets, assigned=self.targets)
-            )  # fmt: skip
+            )
         self.log.alive()
         for problem in problems:
             if problem.error.fatal:
@@ -268,15 +279,28 @@ class Transactions(Probe):
             parts = course.polled.get(where, [])
             rows.append(
                 self.log.row(
-                    where, "txn", type, course.op, course.invoked, completed,
+                    where,
+                    "txn",
+                    type,
+                    course.op,
+                    course.invoked,
+                    completed,
                     error=course.error.code if course.error else None,
-                    txn=course.txn, txn_partitions=touched, txn_intent=course.intent, sent=sent.get(where, ()),
-                    polled=[run for part in parts for run in part.decoded.runs], irregular=renumbered(parts),
-                    altered=[one for part in parts for one in part.altered], epochs=epochs_of(parts),
-                    position_before=course.before.get(where), position_after=course.after.get(where),
+                    txn=course.txn,
+                    txn_partitions=touched,
+                    txn_intent=course.intent,
+                    sent=sent.get(where, ()),
+                    polled=[run for part in parts for run in part.decoded.runs],
+                    irregular=renumbered(parts),
+                    altered=[one for part in parts for one in part.altered],
+                    epochs=epochs_of(parts),
+                    position_before=course.before.get(where),
+                    position_after=course.after.get(where),
                     committed=course.after.get(where) if course.offsets_sent else None,
                     group=self.group if course.offsets_sent and where in course.after else None,
-                    isolation=self.isolation, mode="assign", **course.ending,
+                    isolation=self.isolation,
+                    mode="assign",
+                    **course.ending,
                 )
-            )  # fmt: skip
+            )
         return rows

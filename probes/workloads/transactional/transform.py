@@ -266,13 +266,24 @@ class Transform(Probe):
             op = self.log.next_op()
             rows += [
                 self.log.row(
-                    where, "poll", "ok", op, invoked, completed, polled=part.decoded.runs,
-                    irregular=part.decoded.irregular, altered=part.altered, epochs=part.epochs,
-                    position_before=self.position.get(where), position_after=part.next, isolation=self.isolation,
-                    mode=self.mode, rebalanced=where in self.membership.rebalanced,
+                    where,
+                    "poll",
+                    "ok",
+                    op,
+                    invoked,
+                    completed,
+                    polled=part.decoded.runs,
+                    irregular=part.decoded.irregular,
+                    altered=part.altered,
+                    epochs=part.epochs,
+                    position_before=self.position.get(where),
+                    position_after=part.next,
+                    isolation=self.isolation,
+                    mode=self.mode,
+                    rebalanced=where in self.membership.rebalanced,
                 )
                 for where, part in polled.items()
-            ]  # fmt: skip
+            ]
         self.log.append(rows)
         if over:
             raise over[0]
@@ -313,14 +324,25 @@ class Transform(Probe):
         intent: Literal["commit", "abort"] = "abort" if self.rng.random() < self._config.abort_share else "commit"
         transactor = self._transactors[key]
         course = Course(
-            self.log.next_op(), random_id(), intent, self.membership.invoked, {}, [],
+            self.log.next_op(),
+            random_id(),
+            intent,
+            self.membership.invoked,
+            {},
+            [],
             transactional_id=transactor.transactional_id,
-        )  # fmt: skip
+        )
         run = self._runs[key] = TransactionRun(
-            course=course, transactor=transactor, log=self.log, counters=self.counters, measure=self.measure,
-            encoders=self._encoders, timeout=self._timeout, rows=self._rows,
+            course=course,
+            transactor=transactor,
+            log=self.log,
+            counters=self.counters,
+            measure=self.measure,
+            encoders=self._encoders,
+            timeout=self._timeout,
+            rows=self._rows,
             reading={"isolation": self.isolation, "mode": self.mode},
-        )  # fmt: skip
+        )
         return run
 
     def _extend(self, course: Course, parts: Mapping[Partition, Polled]) -> None:
@@ -390,9 +412,14 @@ class Transform(Probe):
         touched = course.touched
         code = course.error.code if course.error else None
         common = {
-            "error": code, "txn": course.txn, "txn_partitions": touched, "txn_intent": course.intent,
-            "transactional_id": course.transactional_id, "isolation": self.isolation, "mode": self.mode,
-        } | course.ending  # fmt: skip
+            "error": code,
+            "txn": course.txn,
+            "txn_partitions": touched,
+            "txn_intent": course.intent,
+            "transactional_id": course.transactional_id,
+            "isolation": self.isolation,
+            "mode": self.mode,
+        } | course.ending
         rows = []
         for where in touched:
             if where[0] == self._output:
@@ -401,12 +428,16 @@ class Transform(Probe):
             else:
                 parts = course.polled[where]
                 own = {
-                    "polled": [run for part in parts for run in part.decoded.runs], "irregular": renumbered(parts),
-                    "altered": [one for part in parts for one in part.altered], "epochs": epochs_of(parts),
-                    "position_before": course.before.get(where), "position_after": course.after.get(where),
+                    "polled": [run for part in parts for run in part.decoded.runs],
+                    "irregular": renumbered(parts),
+                    "altered": [one for part in parts for one in part.altered],
+                    "epochs": epochs_of(parts),
+                    "position_before": course.before.get(where),
+                    "position_after": course.after.get(where),
                     "committed": course.after.get(where) if course.offsets_sent else None,
-                    "group": self.group if course.offsets_sent else None, "rebalanced": course.rebalanced,
-                }  # fmt: skip
+                    "group": self.group if course.offsets_sent else None,
+                    "rebalanced": course.rebalanced,
+                }
             rows.append(self.log.row(where, "txn", type, course.op, course.invoked, completed, **common, **own))
         return rows
 
@@ -421,9 +452,18 @@ class Transform(Probe):
         completed = self.log.now()
         rows = [
             self.log.row(
-                where, "position", "ok", op, invoked, completed, position_before=at, position_after=at,
-                isolation=self.isolation, mode=self.mode, assigned=True,
+                where,
+                "position",
+                "ok",
+                op,
+                invoked,
+                completed,
+                position_before=at,
+                position_after=at,
+                isolation=self.isolation,
+                mode=self.mode,
+                assigned=True,
             )
             for where, at in found.items()
-        ]  # fmt: skip
+        ]
         self.log.append(rows) if rows else self.log.idle()

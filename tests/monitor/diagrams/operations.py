@@ -20,10 +20,17 @@ def at(seconds: float) -> datetime:
 
 def _row(f: str, process: int, seconds: float, **more: Any) -> dict[str, Any]:
     given: dict[str, Any] = {
-        "process": process, "f": f, "type": "ok", "error": None, "invoked": at(seconds),
-        "completed": at(seconds + more.pop("took", 0.1)), "sent": None, "polled": None, "position_before": None,
+        "process": process,
+        "f": f,
+        "type": "ok",
+        "error": None,
+        "invoked": at(seconds),
+        "completed": at(seconds + more.pop("took", 0.1)),
+        "sent": None,
+        "polled": None,
+        "position_before": None,
         "position_after": None,
-    }  # fmt: skip
+    }
     return given | more
 
 

@@ -39,8 +39,11 @@ def test_the_line_of_time() -> None:
     assert [told for _, told in line.ticks()] == [f"12:0{s // 60}:{s % 60:02d}" for s in range(0, 81, 10)]
     assert TimeLine(NOON, NOON).x(NOON) == LEFT, "no time at all"
     assert [clock(NOON + timedelta(microseconds=1_499_600), step) for step in (0.1, 1, 60, 86_400)] == [
-        "12:00:01.500", "12:00:01", "12:00", "11-22"
-    ]  # fmt: skip
+        "12:00:01.500",
+        "12:00:01",
+        "12:00",
+        "11-22",
+    ]
 
 
 def test_a_chart_breaks_where_nothing_is_known() -> None:
@@ -91,18 +94,34 @@ def test_a_timeline_has_incidents_first_then_faults() -> None:
 
 def row(process: int, at: float, before: int | None = None, after: int | None = None, **more: Any) -> dict[str, Any]:
     given: dict[str, Any] = {
-        "process": process, "type": "ok", "invoked": NOON + at * S, "completed": NOON + (at + 0.5) * S, "sent": None,
-        "position_before": before, "position_after": after,
-    }  # fmt: skip
+        "process": process,
+        "type": "ok",
+        "invoked": NOON + at * S,
+        "completed": NOON + (at + 0.5) * S,
+        "sent": None,
+        "position_before": before,
+        "position_after": after,
+    }
     return given | more
 
 
 def test_who_skipped_and_who_went_back() -> None:
     rows = [
-        row(1, 0, sent=[{"writer": 1, "seq": 0, "offset": 5, "length": 3}, {"writer": 1, "seq": 9, "offset": None,
-                                                                          "length": 1}]),
-        row(2, 1, 0, 5), row(2, 2, 5, 8), row(2, 3, 9, 12), row(2, 4, 12, 12), row(2, 5, 3, 6), row(3, 5, 7, 9),
-    ]  # fmt: skip
+        row(
+            1,
+            0,
+            sent=[
+                {"writer": 1, "seq": 0, "offset": 5, "length": 3},
+                {"writer": 1, "seq": 9, "offset": None, "length": 1},
+            ],
+        ),
+        row(2, 1, 0, 5),
+        row(2, 2, 5, 8),
+        row(2, 3, 9, 12),
+        row(2, 4, 12, 12),
+        row(2, 5, 3, 6),
+        row(3, 5, 7, 9),
+    ]
     of = order.order(rows, {1: "writer", 2: "reader"}, NOON + 1.8 * S, NOON + 9 * S)
     assert [(one.who, one.low, one.high, one.moved, one.came_from) for one in of.strokes] == [
         ("reader", 5, 8, None, None),

@@ -18,10 +18,13 @@ def marks(diagram: SpaceTime) -> list[tuple[str, str, int | None]]:
 
 def arrows(diagram: SpaceTime) -> list[tuple[str, str, int | None]]:
     return [
-        (diagram.lanes[one.from_lane].name, diagram.lanes[one.to_lane].name,
-         diagram.lanes[one.to_lane].marks[one.to_mark].offset)
+        (
+            diagram.lanes[one.from_lane].name,
+            diagram.lanes[one.to_lane].name,
+            diagram.lanes[one.to_lane].marks[one.to_mark].offset,
+        )
         for one in diagram.arrows
-    ]  # fmt: skip
+    ]
 
 
 def test_a_record_from_its_writer_to_who_was_given_it_and_who_was_not() -> None:
@@ -39,9 +42,11 @@ def test_a_record_from_its_writer_to_who_was_given_it_and_who_was_not() -> None:
 
 def test_a_value_that_was_written_twice_has_two_ways() -> None:
     diagram = drawn(
-        send(W, 0, run(W, 3, 98)), send(W, 0.2, run(W, 3, 103)), poll(R1, 0.1, 98, 104, run(W, 3, 98), run(W, 3, 103)),
+        send(W, 0, run(W, 3, 98)),
+        send(W, 0.2, run(W, 3, 103)),
+        poll(R1, 0.1, 98, 104, run(W, 3, 98), run(W, 3, 103)),
         values=[(W, 3)],
-    )  # fmt: skip
+    )
     assert diagram.offsets == [98, 103]
     assert arrows(diagram) == [("writer-1", "reader-1", 98), ("writer-1", "reader-1", 103)]
 
@@ -53,9 +58,10 @@ def test_what_stands_at_an_offset_whatever_it_is() -> None:
 
 def test_a_send_of_unknown_outcome_has_no_offset_and_its_record_may_arrive() -> None:
     diagram = drawn(
-        send(W, 0, run(W, 3, None, 2), type="info", error="_TIMED_OUT"), poll(R1, 0.1, 98, 99, run(W, 4, 98)),
+        send(W, 0, run(W, 3, None, 2), type="info", error="_TIMED_OUT"),
+        poll(R1, 0.1, 98, 99, run(W, 4, 98)),
         values=[(W, 4)],
-    )  # fmt: skip
+    )
     assert marks(diagram) == [("writer-1", "sent", None), ("reader-1", "given", 98)]
     assert arrows(diagram) == [("writer-1", "reader-1", 98)]
     [bar] = diagram.lanes[0].bars
@@ -74,8 +80,9 @@ def test_neighbours_in_offset_and_time_are_drawn_beside_and_others_are_not() -> 
         values=[(W, 3)],
     )
     assert [(lane.name, [bar.in_focus for bar in lane.bars]) for lane in diagram.lanes] == [
-        ("writer-1", [True, False]), ("reader-1", [True]),
-    ]  # fmt: skip
+        ("writer-1", [True, False]),
+        ("reader-1", [True]),
+    ]
     assert diagram.left_out == 1
 
 
@@ -101,7 +108,7 @@ def test_a_poll_that_went_back_says_so() -> None:
 def test_a_transaction_tells_when_its_end_was_asked_for() -> None:
     sent = send(
         W, 0, run(W, 3, 98, 2), f="txn", took=0.5, transactional_id="tx-1", txn_intent="abort", end_invoked=at(0.25)
-    )  # fmt: skip
+    )
     [bar] = drawn(sent, offsets=[99]).lanes[0].bars
     assert bar.ending == ("abort", at(0.25))
     assert bar.did == (

@@ -37,8 +37,10 @@ def test_every_shape_has_words_and_lies_inside() -> None:
         assert x > 0 and x + wide < WIDTH and y > 0 and y + high < height
     marks = [one for one in elements(drawn, "path") if one.find("title") is not None]
     assert sorted(re.findall(r"st-mark st-(\w+)", " ".join(one.attrib["class"] for one in marks))) == [
-        "given", "passed", "sent",
-    ]  # fmt: skip
+        "given",
+        "passed",
+        "sent",
+    ]
     assert "went past offset 100 (info), 13:00:00.100" in [one.findtext("title") for one in marks]
 
 
@@ -77,8 +79,10 @@ def test_labels_of_many_offsets_do_not_lie_on_each_other() -> None:
 def test_the_same_as_rows_of_a_table() -> None:
     told = rows(diagram(*LOST))
     assert [(one.at, one.who, one.in_focus) for one in told] == [
-        (at(0), "writer-1", True), (at(0.2), "reader-1", True), (at(3_600), "reader-2", True),
-    ]  # fmt: skip
+        (at(0), "writer-1", True),
+        (at(0.2), "reader-1", True),
+        (at(3_600), "reader-2", True),
+    ]
     assert told[2].did == (
         "polled from offset 98 to 101, and was given 2 records; it went past offset 100 (info, after 0.100 s)"
     )

@@ -23,9 +23,19 @@ def one(
     implied_by: str | None = None,
 ) -> Graded:
     finding = Finding(
-        anomaly=anomaly, cluster="c", topic_id="t", topic="topic", partition=0, subject=(subject,), event=event,
-        message=f"{anomaly} <here>", evidence=evidence or {}, at=0, decidable=0, implied_by=implied_by,
-    )  # fmt: skip
+        anomaly=anomaly,
+        cluster="c",
+        topic_id="t",
+        topic="topic",
+        partition=0,
+        subject=(subject,),
+        event=event,
+        message=f"{anomaly} <here>",
+        evidence=evidence or {},
+        at=0,
+        decidable=0,
+        implied_by=implied_by,
+    )
     return Graded(finding=finding, severity=severity, seen=seen)
 
 

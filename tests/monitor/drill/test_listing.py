@@ -18,12 +18,21 @@ from monitor.drill.registry import EVERY
 def described(drill: Drill) -> dict[str, Any]:
     """All that is said of one run, as JSON values; without what is empty."""
     told = {
-        "name": drill.name, "case": drill.case, "what": drill.what, "seen_in": drill.seen_in,
-        "must": [str(must) for must in drill.must], "may": sorted(drill.may), "never": sorted(drill.never),
-        "closes": drill.closes, "cluster": asdict(drill.cluster), "changes_cluster": drill.changes_cluster,
-        "spoils_cluster": drill.spoils_cluster, "probes": drill.probes, "limit": drill.limit,
+        "name": drill.name,
+        "case": drill.case,
+        "what": drill.what,
+        "seen_in": drill.seen_in,
+        "must": [str(must) for must in drill.must],
+        "may": sorted(drill.may),
+        "never": sorted(drill.never),
+        "closes": drill.closes,
+        "cluster": asdict(drill.cluster),
+        "changes_cluster": drill.changes_cluster,
+        "spoils_cluster": drill.spoils_cluster,
+        "probes": drill.probes,
+        "limit": drill.limit,
         "lies": [type(lie).__name__ for lie in drill.play().lies()],
-    }  # fmt: skip
+    }
     return dict(orjson.loads(orjson.dumps({name: value for name, value in told.items() if value})))
 
 

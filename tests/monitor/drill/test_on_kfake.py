@@ -21,11 +21,25 @@ from tests.probes import kfake
 pytestmark = [pytest.mark.kafka, pytest.mark.drills]
 
 DRILLS = (
-    "retry-without-idempotence", "idempotent-duplicate", "wrong-ack-offset", "relocated-record", "vanished-tail",
-    "indefinite-not-leader/timed-out", "exposed-abort", "rewind-in-transaction/told", "commit-says-invalid-state",
-    "lost-in-transaction", "delayed-end-txn/4.3.1", "zombie/unfenced", "stale-register/applied-twice",
-    "double-transform", "dropped-commit/with-rejoin", "stale-end", "phantom-record", "rewritten-timestamps/key",
-)  # fmt: skip
+    "retry-without-idempotence",
+    "idempotent-duplicate",
+    "wrong-ack-offset",
+    "relocated-record",
+    "vanished-tail",
+    "indefinite-not-leader/timed-out",
+    "exposed-abort",
+    "rewind-in-transaction/told",
+    "commit-says-invalid-state",
+    "lost-in-transaction",
+    "delayed-end-txn/4.3.1",
+    "zombie/unfenced",
+    "stale-register/applied-twice",
+    "double-transform",
+    "dropped-commit/with-rejoin",
+    "stale-end",
+    "phantom-record",
+    "rewritten-timestamps/key",
+)
 """Of each kind of lie some: about acknowledgements, the log, fetches, transactions, groups, listed offsets, a record's
 bytes; and two in which nothing must be found."""
 

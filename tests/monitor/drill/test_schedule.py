@@ -38,9 +38,13 @@ def test_all_kinds_and_roles_are_drawn_and_told() -> None:
     entries = [entry for seed in range(50) for entry in draw(seed, 1200, TARGETS).entries]
     assert {entry.kind for entry in entries} == set(KINDS)
     assert {str(entry.role) for entry in entries} == {
-        "the controller", "any broker", "the leader of t/0", "the leader of t/1",
-        "the transaction coordinator of x-0", "the coordinator of group g",
-    }  # fmt: skip
+        "the controller",
+        "any broker",
+        "the leader of t/0",
+        "the leader of t/1",
+        "the transaction coordinator of x-0",
+        "the coordinator of group g",
+    }
     for entry in entries:
         assert str(entry).startswith(f"{entry.at:7.1f} s  {entry.kind}")
         assert entry.fault().describe() == entry.fault().describe()
@@ -107,9 +111,16 @@ def test_the_next_fault_waits_for_the_recovery_from_the_last(monkeypatch: pytest
     said: list[str] = []
     happened = run(scheduled(monkeypatch, log, faults), LocalKafka(tmp_path, brokers=1), threading.Event(), said.append)
     assert log == [
-        "one begins", "one ends", "recovered", "three begins", "three ends", "recovered", "four begins", "four ends",
+        "one begins",
+        "one ends",
         "recovered",
-    ]  # fmt: skip
+        "three begins",
+        "three ends",
+        "recovered",
+        "four begins",
+        "four ends",
+        "recovered",
+    ]
     assert [(one.told, one.error, one.recovered_in) for one in happened] == [
         ("one", None, 0.5),
         ("two", "it is Tuesday", None),

@@ -31,8 +31,13 @@ def history(transactions: int, *, processes: int = 20, keys: int = 100, seed: in
         nonlocal index
         index += 1
         return {
-            "index": index - 1, "time": index * 20_000, "type": kind, "process": process, "f": f, "value": value,
-        }  # fmt: skip
+            "index": index - 1,
+            "time": index * 20_000,
+            "type": kind,
+            "process": process,
+            "f": f,
+            "value": value,
+        }
 
     own = [[k for k in range(keys) if k % processes == p] for p in range(processes)]
     for p in range(processes):

@@ -109,10 +109,21 @@ def test_the_table_is_what_the_file_says(tmp_path: Path) -> None:
         (3, 1, 11, 2, "txn", "fail", "subscribe", None, False, [(0, 21, 9, 1)], None),
         (5, 0, 1, 0, "assign", "ok", "assign", True, False, None, None),
         (5, 0, 3, 1, "send", "ok", "assign", None, False, [(0, 17, 0, 1)], None),
-        (5, 0, 9, 2, "txn", "info", "assign", None, True, [(0, 18, None, 1), (0, 20, 4, 1)],
-         [(0, 17, 0, 1), (0, 18, 2, 2)]),
+        (
+            5,
+            0,
+            9,
+            2,
+            "txn",
+            "info",
+            "assign",
+            None,
+            True,
+            [(0, 18, None, 1), (0, 20, 4, 1)],
+            [(0, 17, 0, 1), (0, 18, 2, 2)],
+        ),
         (5, 0, 14, 3, "send", "info", "assign", None, False, [(0, 30, None, 2)], None),
-    ]  # fmt: skip
+    ]
     names = {"cluster", "topic", "topic_id", "run", "boot"}
     assert {tuple(row) for row in rows(history, *names)} == {("h.jsonl",) * 5}
     assert rows(history, "txn")[4:6] == [(9,), (11,)]
@@ -151,9 +162,16 @@ def test_a_transaction_tells_where_it_wrote_if_that_is_in_several_keys(tmp_path:
     history = read(write(tmp_path / "h", events(lines)))
     both = [{"topic": "h", "partition": 3}, {"topic": "h", "partition": 5}]
     assert rows(history, "partition", "op", "txn_partitions") == [
-        (3, 1, both), (3, 3, None), (3, 5, None), (3, 7, both), (5, 1, both), (5, 7, both),
-        (7, 1, None), (7, 3, None), (7, 5, None),
-    ]  # fmt: skip
+        (3, 1, both),
+        (3, 3, None),
+        (3, 5, None),
+        (3, 7, both),
+        (5, 1, both),
+        (5, 7, both),
+        (7, 1, None),
+        (7, 3, None),
+        (7, 5, None),
+    ]
 
 
 def test_seeking_to_the_beginning_gives_up_the_position(tmp_path: Path) -> None:
@@ -161,9 +179,13 @@ def test_seeking_to_the_beginning_gives_up_the_position(tmp_path: Path) -> None:
     history = read(write(tmp_path / "h", events(lines)))
     told = rows(history, "partition", "process", "slice", "op", "f", "assigned")
     assert told == [
-        (0, 0, 0, 1, "poll", None), (0, 0, 1, 3, "assign", False), (0, 0, 2, 3, "assign", True),
-        (0, 0, 3, 5, "poll", None), (0, 1, 0, 7, "assign", True), (1, 0, 0, 3, "assign", True),
-    ]  # fmt: skip
+        (0, 0, 0, 1, "poll", None),
+        (0, 0, 1, 3, "assign", False),
+        (0, 0, 2, 3, "assign", True),
+        (0, 0, 3, 5, "poll", None),
+        (0, 1, 0, 7, "assign", True),
+        (1, 0, 0, 3, "assign", True),
+    ]
 
 
 def test_a_crashed_process_whose_id_is_used_again_is_another_process(tmp_path: Path) -> None:
@@ -196,8 +218,12 @@ def test_a_completion_without_invocation_began_no_earlier_than_its_process_had_c
     lines += "\nonly 2 ok poll <x 1@0"
     told = rows(read(write(tmp_path / "h", events(lines))), "process", "mono_invoked", "mono_completed", "invoked")
     assert [(p, begun, ended, at.microsecond) for p, begun, ended, at in told] == [
-        (0, 0, 0, 0), (1, 0, 1000, 1), (1, 2000, 3000, 2), (0, 0, 4000, 4), (2, 5000, 6000, 6),
-    ]  # fmt: skip
+        (0, 0, 0, 0),
+        (1, 0, 1000, 1),
+        (1, 2000, 3000, 2),
+        (0, 0, 4000, 4),
+        (2, 5000, 6000, 6),
+    ]
 
 
 def test_a_completion_without_value_has_that_of_its_invocation(tmp_path: Path) -> None:
@@ -377,27 +403,48 @@ BROKEN = [
     (GOOD + GOOD.replace('[["send", 1, [0, 1]]]', '"x"'), 2, "is neither"),
     (GOOD + GOOD.replace('[["send", 1, [0, 1]]]', "7"), 2, "this is not an event"),
     (GOOD + '{"type": "ok", "process": 0, "f": "assign", "value": 3}', 2, "3 is not the list of keys"),
-    ('{"type": "invoke", "process": 0, "f": "poll", "value": [["poll"]]}\n' + GOOD, 2,
-     "process 0 completes send, and had invoked poll in line 1"),
-    ('{"type": "invoke", "process": "p", "f": "poll"}\n' + 2 * '{"type": "invoke", "process": ":p", "f": "send"}\n', 2,
-     "process :p invokes send before its poll of line 1 has completed: a process has one operation open at a time"),
-    ('{"type": "invoke", "process": 0, "f": "poll", "value": [["pull"]]}\n\n' + GOOD.replace(": 0", ": 1"), 1,
-     "is neither"),
+    (
+        '{"type": "invoke", "process": 0, "f": "poll", "value": [["poll"]]}\n' + GOOD,
+        2,
+        "process 0 completes send, and had invoked poll in line 1",
+    ),
+    (
+        '{"type": "invoke", "process": "p", "f": "poll"}\n' + 2 * '{"type": "invoke", "process": ":p", "f": "send"}\n',
+        2,
+        "process :p invokes send before its poll of line 1 has completed: a process has one operation open at a time",
+    ),
+    (
+        '{"type": "invoke", "process": 0, "f": "poll", "value": [["pull"]]}\n\n' + GOOD.replace(": 0", ": 1"),
+        1,
+        "is neither",
+    ),
     ("[" + GOOD + "," + GOOD.replace('"ok"', '"done"') + "]", 2, "the event's type is done"),
     ("[\n" + GOOD + GOOD + "]", 3, "one comma stands between"),
     ("[\n" + GOOD + ",\n]", 4, "this is not JSON"),
     ("[\n" + GOOD + ",\n" + GOOD, 5, "this is not JSON"),
     ("[\n" + GOOD + "]\n" + GOOD, 3, "follows the array"),
-    ("{:type :ok\n :process 0 :f :send :value [[:send 1 1]]}\n{:type :ok,\n:f 1]", 4,
-     "unexpected ]: the { of line 3 is open"),
-    ("{:type :ok :process 0 :f :send :value [[:send 1 1]]}\n\n{:type :ok, :process 0 :f :poll,\n:value [[:poll 1]]}", 3,
-     "is neither"),
-    ('{"index": 3, "type": "invoke", "process": 0, "f": "poll"}\n' + GOOD.replace("{", '{"index": 3, '), 2,
-     "the event's index is 3 after 3: events stand in the order in which they happened"),
-    ('{"index": 3, "type": "invoke", "process": 0, "f": "poll"}\n' + GOOD.replace("{", '{"index": 1, '), 2,
-     "the event's index is 1 after 3: events"),
+    (
+        "{:type :ok\n :process 0 :f :send :value [[:send 1 1]]}\n{:type :ok,\n:f 1]",
+        4,
+        "unexpected ]: the { of line 3 is open",
+    ),
+    (
+        "{:type :ok :process 0 :f :send :value [[:send 1 1]]}\n\n{:type :ok, :process 0 :f :poll,\n:value [[:poll 1]]}",
+        3,
+        "is neither",
+    ),
+    (
+        '{"index": 3, "type": "invoke", "process": 0, "f": "poll"}\n' + GOOD.replace("{", '{"index": 3, '),
+        2,
+        "the event's index is 3 after 3: events stand in the order in which they happened",
+    ),
+    (
+        '{"index": 3, "type": "invoke", "process": 0, "f": "poll"}\n' + GOOD.replace("{", '{"index": 1, '),
+        2,
+        "the event's index is 1 after 3: events",
+    ),
     ("hello\nworld\n", 1, "this is not an event of a Kafka workload: hello"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("text", "line", "reason"), BROKEN)

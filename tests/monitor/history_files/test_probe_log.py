@@ -101,12 +101,22 @@ def test_the_committers_own_rows_are_not_taken_for_aged_out(tmp_path: Path) -> N
     now = datetime(2026, 3, 1, 12, tzinfo=UTC)
     rows = [
         Slice(
-            cluster="c", topic_id="t", topic="topic", partition=0, run="run", process=number("committer"), op=i,
-            slice=i, f="mark", type="ok", invoked=now + timedelta(seconds=i), completed=now + timedelta(seconds=i),
+            cluster="c",
+            topic_id="t",
+            topic="topic",
+            partition=0,
+            run="run",
+            process=number("committer"),
+            op=i,
+            slice=i,
+            f="mark",
+            type="ok",
+            invoked=now + timedelta(seconds=i),
+            completed=now + timedelta(seconds=i),
             marks=[Mark(number(who), 5, now + timedelta(seconds=i)) for who in ("w", "committer")[: 1 + i // 4]],
         )
         for i in range(5)
-    ]  # fmt: skip
+    ]
     commit(table, rows)
     said: list[str] = []
     judge(table, Objectives(), say=said.append)

@@ -150,9 +150,14 @@ def on_call(
             prometheus(folder / "prometheus", f"127.0.0.1:{port}", SHIPPED / "rules.yml", told),
         ):
             written = CONFIG.format(
-                bootstrap=bootstrap, prefix=prefix, port=port, quiet=quiet, runbook=RUNBOOK, alertmanager=told,
+                bootstrap=bootstrap,
+                prefix=prefix,
+                port=port,
+                quiet=quiet,
+                runbook=RUNBOOK,
+                alertmanager=told,
                 phone=phone.url,
-            )  # fmt: skip
+            )
             (folder / "offsetwatch.toml").write_text(written)
             child = started("monitor", "--probes", cwd=folder, **changed)
             made = OnCall(folder, prefix, child, f"http://127.0.0.1:{port}", told, phone)

@@ -45,9 +45,14 @@ def test_a_violation_is_paged_at_once_and_once_and_its_end_is_told(kafka: LocalK
         incident = alert["labels"]["incident"]
         assert (page["status"], alert["status"]) == ("firing", "firing")
         assert alert["labels"] == {
-            "alertname": "duplicate", "severity": "critical", "kind": "violation", "cluster": found["cluster"],
-            "topic": f"{evening.prefix}-records", "incident": found["id"], "source": "offsetwatch",
-        }  # fmt: skip
+            "alertname": "duplicate",
+            "severity": "critical",
+            "kind": "violation",
+            "cluster": found["cluster"],
+            "topic": f"{evening.prefix}-records",
+            "incident": found["id"],
+            "source": "offsetwatch",
+        }
         said = alert["annotations"]
         assert said["summary"] == f"duplicate in {found['topic']}/0 (critical)"
         assert found["message"][1:] in said["description"]
@@ -80,9 +85,14 @@ def again(kafka: LocalKafka, topic: str) -> datetime:
         acknowledged.append(datetime.now(UTC))
 
     write.produce(
-        topic, found.value(), found.key(), 0, headers=found.headers(), timestamp=found.timestamp()[1],
+        topic,
+        found.value(),
+        found.key(),
+        0,
+        headers=found.headers(),
+        timestamp=found.timestamp()[1],
         on_delivery=delivered,
-    )  # fmt: skip
+    )
     assert write.flush(30) == 0
     write.close()
     return acknowledged[0]

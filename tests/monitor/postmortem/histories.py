@@ -24,10 +24,18 @@ S = timedelta(seconds=1)
 def row(f: str, process: int, at: float, **more: Any) -> Slice:
     """A row of partition 3 of t, invoked `at` seconds after noon and completed a tenth later."""
     given: dict[str, Any] = {
-        "cluster": "c", "topic_id": "t-id", "topic": "t", "partition": 3, "run": "r", "process": process,
-        "op": int(10 * at) + 1_000, "slice": int(10 * at) + 1_000, "type": "ok", "invoked": NOON + at * S,
+        "cluster": "c",
+        "topic_id": "t-id",
+        "topic": "t",
+        "partition": 3,
+        "run": "r",
+        "process": process,
+        "op": int(10 * at) + 1_000,
+        "slice": int(10 * at) + 1_000,
+        "type": "ok",
+        "invoked": NOON + at * S,
         "completed": NOON + (at + 0.1) * S,
-    }  # fmt: skip
+    }
     return Slice(f=f, **(given | more))  # type: ignore[arg-type]
 
 
@@ -38,23 +46,49 @@ def start(process: int, name: str, kind: str, partition: int = 3) -> Slice:
 READ: dict[str, Any] = {"isolation": "read_committed", "mode": "assign"}
 
 STARTS = (
-    start(WRITER, "writer-1", "writer"), start(WRITER, "writer-1", "writer", partition=4),
-    start(TRANSACTIONAL, "transactions-1", "transactions"), start(READER, "reader-1", "reader"),
-    start(SKIPPER, "reader-2", "reader"), start(OBSERVER, "observer", "observer"),
-)  # fmt: skip
+    start(WRITER, "writer-1", "writer"),
+    start(WRITER, "writer-1", "writer", partition=4),
+    start(TRANSACTIONAL, "transactions-1", "transactions"),
+    start(READER, "reader-1", "reader"),
+    start(SKIPPER, "reader-2", "reader"),
+    start(OBSERVER, "observer", "observer"),
+)
 OPERATIONS = (
     row("send", WRITER, 0, sent=[Run(WRITER, 0, 100, 10)]),
-    row("txn", TRANSACTIONAL, 1, type="info", error="_TIMED_OUT", sent=[Run(TRANSACTIONAL, 0, 110, 3)], txn=TXN,
-        transactional_id="tx-1", txn_intent="commit", end_invoked=NOON + 1.05 * S,
-        txn_partitions=[("t", 3), ("t", 4)]),
-    row("poll", READER, 2, polled=[Run(WRITER, 0, 100, 9), Run(TRANSACTIONAL, 0, 110, 3)], position_before=100,
-        position_after=113, **READ),
+    row(
+        "txn",
+        TRANSACTIONAL,
+        1,
+        type="info",
+        error="_TIMED_OUT",
+        sent=[Run(TRANSACTIONAL, 0, 110, 3)],
+        txn=TXN,
+        transactional_id="tx-1",
+        txn_intent="commit",
+        end_invoked=NOON + 1.05 * S,
+        txn_partitions=[("t", 3), ("t", 4)],
+    ),
+    row(
+        "poll",
+        READER,
+        2,
+        polled=[Run(WRITER, 0, 100, 9), Run(TRANSACTIONAL, 0, 110, 3)],
+        position_before=100,
+        position_after=113,
+        **READ,
+    ),
     row("poll", SKIPPER, 3, polled=[Run(WRITER, 0, 100, 4)], position_before=100, position_after=105, **READ),
     row("poll", SKIPPER, 4, polled=[Run(WRITER, 8, 108, 1)], position_before=108, position_after=109, **READ),
     row("offsets", OBSERVER, 5, log_start=0, log_end=113, last_stable=113),
-    row("offsets", OBSERVER, 6, type="info", error="_TIMED_OUT",
-        settings={"silent": "2", "brokers": "1,2,3", "leader": "2"}),
-)  # fmt: skip
+    row(
+        "offsets",
+        OBSERVER,
+        6,
+        type="info",
+        error="_TIMED_OUT",
+        settings={"silent": "2", "brokers": "1,2,3", "leader": "2"},
+    ),
+)
 
 
 def write(data: Path, *rows: Slice) -> Path:

@@ -76,8 +76,12 @@ def test_batches_and_markers(cluster: LocalKafka, tmp_path: Path) -> None:
     assert (log.leader, log.replicas, log.in_sync) == (1, (1,), (1,))
     assert (log.log_start, log.log_end, log.last_stable) == (0, 7, 6)
     assert [(one.base_offset, one.last_offset, one.is_transactional, one.is_control) for one in log.batches] == [
-        (0, 1, False, False), (2, 2, True, False), (3, 3, True, True), (4, 4, True, False), (5, 5, True, True)
-    ]  # fmt: skip
+        (0, 1, False, False),
+        (2, 2, True, False),
+        (3, 3, True, True),
+        (4, 4, True, False),
+        (5, 5, True, True),
+    ]
     said = list(lines(log, [1, 2], {WRITER: "writer-1"}))
     assert said[0] == "leader 1, leader epoch 0, replicas 1, in sync 1"
     assert said[1] == "log start 0, end 7, last stable offset 6"
@@ -104,10 +108,20 @@ def test_the_command_reads_the_cluster(cluster: LocalKafka, tmp_path: Path) -> N
     """A finding of now about offset 2, in a log of now: the batches are told below it, the arrow at its record."""
     now = datetime.now(UTC)
     sent = Slice(
-        cluster="c", topic_id="t-id", topic=TOPIC, partition=0, run="r", process=WRITER, op=1, slice=1, f="send",
-        type="ok", invoked=now - timedelta(seconds=2), completed=now - timedelta(seconds=1),
+        cluster="c",
+        topic_id="t-id",
+        topic=TOPIC,
+        partition=0,
+        run="r",
+        process=WRITER,
+        op=1,
+        slice=1,
+        f="send",
+        type="ok",
+        invoked=now - timedelta(seconds=2),
+        completed=now - timedelta(seconds=1),
         sent=[Run(WRITER, 2, 2, 1)],
-    )  # fmt: skip
+    )
     write_deltalake(str(tmp_path / "tables" / "history"), to_table([sent]), partition_by=["date"])
     at = (now - NOON).total_seconds()
     lost = finding("lost-write", at=at, topic=TOPIC, partition=0, evidence={"writer": WRITER, "seq": 2})

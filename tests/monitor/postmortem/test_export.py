@@ -28,10 +28,23 @@ from tests.rules.model import FAULTS, World, turns
 from tests.rules.model import SETTLE as SETTLED
 
 EXPRESSIBLE = [
-    None, "lost-write", "poll-skip", "int-poll-skip", "nonmonotonic-poll", "int-nonmonotonic-poll", "vanished-record",
-    "late-record", "inconsistent-offsets behind the frontier", "rewritten-record", "G1a", "precommitted-read",
-    "spurious-zero-offset acknowledged", "duplicate", "stuck-consumer", "unseen",
-]  # fmt: skip
+    None,
+    "lost-write",
+    "poll-skip",
+    "int-poll-skip",
+    "nonmonotonic-poll",
+    "int-nonmonotonic-poll",
+    "vanished-record",
+    "late-record",
+    "inconsistent-offsets behind the frontier",
+    "rewritten-record",
+    "G1a",
+    "precommitted-read",
+    "spurious-zero-offset acknowledged",
+    "duplicate",
+    "stuck-consumer",
+    "unseen",
+]
 """Faults of the model that a history in Jepsen's form can show, and those that are none."""
 
 
@@ -91,8 +104,11 @@ def test_events(tmp_path: Path) -> None:
     legend, *rest = events
     assert legend["process"] == "nemesis"
     assert legend["value"]["processes"] == {
-        "0": "reader-1 50771", "1": "reader-2 65229", "2": "writer-1 71519", "3": "transactions-1 81515"
-    }  # fmt: skip
+        "0": "reader-1 50771",
+        "1": "reader-2 65229",
+        "2": "writer-1 71519",
+        "3": "transactions-1 81515",
+    }
     assert legend["value"]["writers"] == {"0": "71519", "1": "81515"}
     us = int(NOON.timestamp()) * 1_000_000_000
     sends = [["send", "t/3", [100 + i, i]] for i in range(10)]
@@ -129,15 +145,22 @@ def test_a_range_begins_and_ends_with_what_was_sent_in_it(tmp_path: Path) -> Non
     ]
     assert timedelta(seconds=82) > SETTLE, "the second poll is too late to be told"
     assert {what: number for what, number in told.left_out.items() if number} == {
-        "records that were sent after the range": 5, "polled records that were not sent in the range": 15
-    }  # fmt: skip
+        "records that were sent after the range": 5,
+        "polled records that were not sent in the range": 15,
+    }
 
 
 def test_what_is_broken_or_uncommitted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     broken = row(
-        "poll", READER, 2, polled=[Run(WRITER, 0, 100, 2), Run(WRITER, 3, 103, 1)], position_before=100,
-        position_after=104, irregular=[Irregular(2, 102, "corrupted", 0xBEEF)], **READ,
-    )  # fmt: skip
+        "poll",
+        READER,
+        2,
+        polled=[Run(WRITER, 0, 100, 2), Run(WRITER, 3, 103, 1)],
+        position_before=100,
+        position_after=104,
+        irregular=[Irregular(2, 102, "corrupted", 0xBEEF)],
+        **READ,
+    )
     dirty = row("poll", 4242, 3, polled=[Run(WRITER, 0, 100, 4)], isolation="read_uncommitted", mode="assign")
     history = write(tmp_path, *STARTS, OPERATIONS[0], broken, dirty)
     events, told = exported(history, tmp_path / "x.jsonl")
@@ -166,18 +189,22 @@ def test_a_probe_log_that_cannot_be_read_is_one_line(tmp_path: Path, harm: str) 
 
 def test_what_the_form_has_no_words_for_is_counted(tmp_path: Path) -> None:
     others = [
-        row("commit", READER, 3, group="g", committed=105), row("commit", READER, 4, group="g", committed=106),
-        row("offsets", 90001, 7, group="g", committed=106), row("position", READER, 8, position_before=1),
+        row("commit", READER, 3, group="g", committed=105),
+        row("commit", READER, 4, group="g", committed=106),
+        row("offsets", 90001, 7, group="g", committed=106),
+        row("position", READER, 8, position_before=1),
         row("register", READER, 9, registers=[RegisterOp(1, "write", 1)]),
         row("commit", READER, 100, group="g", committed=107),
-    ]  # fmt: skip
+    ]
     history = write(tmp_path, *STARTS, *OPERATIONS, *others)
     _, told = exported(history, tmp_path / "x.jsonl", until=NOON + 50 * S)
     assert {what: number for what, number in told.left_out.items() if number} == {
         "rows of what clients and hosts say of themselves (close, init, mark, start)": 6,
-        "rows of commits": 2, "rows of offsets that were listed or read back": 3, "rows of positions": 1,
+        "rows of commits": 2,
+        "rows of offsets that were listed or read back": 3,
+        "rows of positions": 1,
         "rows of operations on registers": 1,
-    }  # fmt: skip
+    }
     assert "left out: 2 rows of commits" in list(sentences(told, Path("-")))
 
 
@@ -211,9 +238,12 @@ def test_the_command(tmp_path: Path) -> None:
     piped = offsetwatch("export", "-", "--form", "edn", *where, cwd=tmp_path)
     assert piped.stdout == (tmp_path / "x.edn").read_text()
     for bad in (
-        ("y.edn", "--since", "2031-01-01"), ("y.edn", "--topic", "none"), ("none/y.edn",),
-        ("y.edn", "--since", "1h", "--until", "2h"), ("y.edn", "--data", str(tmp_path / "none")),
-    ):  # fmt: skip
+        ("y.edn", "--since", "2031-01-01"),
+        ("y.edn", "--topic", "none"),
+        ("none/y.edn",),
+        ("y.edn", "--since", "1h", "--until", "2h"),
+        ("y.edn", "--data", str(tmp_path / "none")),
+    ):
         done = offsetwatch("export", *where, *bad, cwd=tmp_path)
         assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), (bad, done.stderr)
     assert not (tmp_path / "y.edn").exists()

@@ -36,15 +36,18 @@ from tests.monitor.postmortem.histories import (
     S,
     row,
     write,
-)  # fmt: skip
+)
 from tests.monitor.postmortem.test_sql import sources
 from tests.monitor.rows import NOON, finding, record
 from tests.monitor.status.serving import state, states
 
 LOST = finding(
-    "lost-write", (WRITER, 9), at=20, message=f"value {WRITER}00/9 was acknowledged <b>at</b> 109 & lost; more",
+    "lost-write",
+    (WRITER, 9),
+    at=20,
+    message=f"value {WRITER}00/9 was acknowledged <b>at</b> 109 & lost; more",
     evidence={"writer": WRITER, "seq": 9, "offset": 109},
-)  # fmt: skip
+)
 
 
 @pytest.fixture(scope="module")
@@ -54,9 +57,11 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     leader = [
         row("offsets", OBSERVER, at, settings={"led_by": which, "leader_epoch": "4", "in_sync": "1"})
         for at, which in ((2, "1"), (9, "3"), (11, "nobody"), (15, "3"), (38, "nobody"))
-    ]  # fmt: skip
-    leader += [row("offsets", OBSERVER, at, group="g", settings={"group_coordinator": which})
-               for at, which in ((2, "1"), (3, "1"), (10, "nobody"), (11, "3"))]  # fmt: skip
+    ]
+    leader += [
+        row("offsets", OBSERVER, at, group="g", settings={"group_coordinator": which})
+        for at, which in ((2, "1"), (3, "1"), (10, "nobody"), (11, "3"))
+    ]
     silent = [
         row("offsets", OBSERVER, at, type="info", settings={"silent": "2", "leader": "2"}, partition=4)
         for at in (7, 8, 40)
@@ -129,8 +134,10 @@ def test_figures(data: Path) -> None:
         "reader-2": [3.0, 4.0],
     }
     assert {one.name: [value for _, value in one.points] for one in of.latency} == {
-        "send": [100], "txn": [100], "slowest of a hundred": [100]
-    }  # fmt: skip
+        "send": [100],
+        "txn": [100],
+        "slowest of a hundred": [100],
+    }
 
 
 def test_more_records_than_can_be_followed_are_said(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -280,11 +287,24 @@ def test_only_who_was_asked_in_vain_is_silent(tmp_path: Path) -> None:
         row("offsets", OBSERVER, at, log_start=0, log_end=9, last_stable=9, settings={"led_by": by, "in_sync": by})
         for at, by in ((19, "2"), (24, "3"))
     ]
-    late = row("offsets", OBSERVER, 23, type="info", error="_NO_OFFSET", completed=NOON + 25.5 * S,
-               settings={"silent": "3", "brokers": "1,2,3", "leader": "3"})  # fmt: skip
+    late = row(
+        "offsets",
+        OBSERVER,
+        23,
+        type="info",
+        error="_NO_OFFSET",
+        completed=NOON + 25.5 * S,
+        settings={"silent": "3", "brokers": "1,2,3", "leader": "3"},
+    )
     other = row("offsets", OBSERVER, 26, log_start=0, partition=4, settings={"silent": "3", "brokers": "1,2,3"})
-    refused = row("offsets", OBSERVER, 27, type="info", error="FENCED_LEADER_EPOCH",
-                  settings={"silent": "3", "brokers": "1,2,3", "leader": "3"})  # fmt: skip
+    refused = row(
+        "offsets",
+        OBSERVER,
+        27,
+        type="info",
+        error="FENCED_LEADER_EPOCH",
+        settings={"silent": "3", "brokers": "1,2,3", "leader": "3"},
+    )
     write(tmp_path, *STARTS, *OPERATIONS[:6], *answers, late, other, refused)
     record(tmp_path)
     _, _, second = found_in(tmp_path)
@@ -352,11 +372,22 @@ def test_a_browser_shows_it(gathered: Gathered, tmp_path: Path, width: int) -> N
         pytest.skip("chromium is not installed")
     (tmp_path / "report.html").write_text(html(gathered, NOON))
     done = subprocess.run(
-        [chromium, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}",
-         f"--window-size={width},1000", "--enable-logging=stderr", f"--screenshot={tmp_path / 'shown.png'}",
-         f"file://{tmp_path / 'report.html'}"],
-        capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
+        [
+            chromium,
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            f"--user-data-dir={tmp_path / 'profile'}",
+            f"--window-size={width},1000",
+            "--enable-logging=stderr",
+            f"--screenshot={tmp_path / 'shown.png'}",
+            f"file://{tmp_path / 'report.html'}",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
     assert (tmp_path / "shown.png").stat().st_size > 20_000, done.stderr
     assert "Content Security Policy" not in done.stderr and "Refused" not in done.stderr
 
@@ -386,7 +417,10 @@ def test_the_command(data: Path, tmp_path: Path) -> None:
 def test_every_chart_says_what_it_means(gathered: Gathered) -> None:
     told: list[tuple[Any, str]] = charts_of(gathered)
     assert [one.title for one, _ in told] == [
-        "Unseen records", "Realtime lag of readers", "Latency of writes", "Availability for writes"
-    ]  # fmt: skip
+        "Unseen records",
+        "Realtime lag of readers",
+        "Latency of writes",
+        "Availability for writes",
+    ]
     assert all(meaning.endswith(".") for _, meaning in told)
     assert {one.begin for one, _ in told} == {NOON - timedelta(seconds=5)} and isinstance(told[0][0].end, datetime)

@@ -71,9 +71,16 @@ def test_a_table_whose_log_has_a_checkpoint_is_asked_by_any_column(data: Path, t
     DeltaTable(table).create_checkpoint()
     with Database(sources(tmp_path)) as opened:
         for where in (
-            "severity = 'critical'", "anomaly = 'lost-write'", "partition = 3", "batch is null", "severity <> 'info'",
-            '"at" > timestamptz \'2020-01-01\'', "decidable is not null", "implied_by is null", "recorded is not null",
-        ):  # fmt: skip
+            "severity = 'critical'",
+            "anomaly = 'lost-write'",
+            "partition = 3",
+            "batch is null",
+            "severity <> 'info'",
+            "\"at\" > timestamptz '2020-01-01'",
+            "decidable is not null",
+            "implied_by is null",
+            "recorded is not null",
+        ):
             assert list(opened.run(f"select anomaly from findings where {where}")) == [("lost-write",)], where
         assert list(opened.run("select anomaly from findings where severity = 'info'")) == []
 
@@ -89,49 +96,175 @@ def at(seconds: float) -> datetime:
 
 
 EXPECTED: dict[str, tuple[dict[str, str], list[dict[str, Any]]]] = {
-    "lost": ({}, [{
-        "place": "t/3", "offset": 109, "value": "writer-1:1519/9", "acknowledged": at(0.1), "txn": None,
-        "how": "passed", "gone_by": None, "passed_by": 1, "first_passed": at(2.1),
-    }]),
-    "offset": ({"offset": "104", "partition": "3"}, [
-        {"time": at(0.1), "client": "writer-1", "did": "sent it", "value": "writer-1:1519/4", "type": "ok",
-         "error": None, "from": 100, "to": 109, "isolation": None, "topic": "t"},
-        {"time": at(2.1), "client": "reader-1", "did": "was given it", "value": "writer-1:1519/4", "type": "ok",
-         "error": None, "from": 100, "to": 108, "isolation": "read_committed", "topic": "t"},
-        {"time": at(3.1), "client": "reader-2", "did": "went past it", "value": None, "type": "ok", "error": None,
-         "from": 100, "to": 104, "isolation": "read_committed", "topic": "t"},
-    ]),
-    "indefinite": ({}, [{
-        "began": at(1), "client": "transactions-1", "transactional_id": "tx-1", "txn": TXN, "asked_for": "commit",
-        "asked_at": at(1.05), "given_up_at": at(1.1), "error": "_TIMED_OUT", "places": "t/3", "sent_records": 3,
-        "became": "not known",
-    }]),
+    "lost": (
+        {},
+        [
+            {
+                "place": "t/3",
+                "offset": 109,
+                "value": "writer-1:1519/9",
+                "acknowledged": at(0.1),
+                "txn": None,
+                "how": "passed",
+                "gone_by": None,
+                "passed_by": 1,
+                "first_passed": at(2.1),
+            }
+        ],
+    ),
+    "offset": (
+        {"offset": "104", "partition": "3"},
+        [
+            {
+                "time": at(0.1),
+                "client": "writer-1",
+                "did": "sent it",
+                "value": "writer-1:1519/4",
+                "type": "ok",
+                "error": None,
+                "from": 100,
+                "to": 109,
+                "isolation": None,
+                "topic": "t",
+            },
+            {
+                "time": at(2.1),
+                "client": "reader-1",
+                "did": "was given it",
+                "value": "writer-1:1519/4",
+                "type": "ok",
+                "error": None,
+                "from": 100,
+                "to": 108,
+                "isolation": "read_committed",
+                "topic": "t",
+            },
+            {
+                "time": at(3.1),
+                "client": "reader-2",
+                "did": "went past it",
+                "value": None,
+                "type": "ok",
+                "error": None,
+                "from": 100,
+                "to": 104,
+                "isolation": "read_committed",
+                "topic": "t",
+            },
+        ],
+    ),
+    "indefinite": (
+        {},
+        [
+            {
+                "began": at(1),
+                "client": "transactions-1",
+                "transactional_id": "tx-1",
+                "txn": TXN,
+                "asked_for": "commit",
+                "asked_at": at(1.05),
+                "given_up_at": at(1.1),
+                "error": "_TIMED_OUT",
+                "places": "t/3",
+                "sent_records": 3,
+                "became": "not known",
+            }
+        ],
+    ),
     "duplicates": ({}, []),
-    "who": ({"writer": "writer-1", "seq": "8"}, [
-        {"time": at(0.1), "client": "writer-1", "did": "sent", "place": "t/3", "offset": 108, "type": "ok",
-         "error": None, "txn": None, "isolation": None},
-        {"time": at(2.1), "client": "reader-1", "did": "polled", "place": "t/3", "offset": 108, "type": "ok",
-         "error": None, "txn": None, "isolation": "read_committed"},
-        {"time": at(4.1), "client": "reader-2", "did": "polled", "place": "t/3", "offset": 108, "type": "ok",
-         "error": None, "txn": None, "isolation": "read_committed"},
-    ]),
-    "moves": ({}, [{
-        "time": at(4), "client": "reader-2", "place": "t/3", "moved": "skipped", "from": 105, "to": 108,
-        "rebalanced": None,
-    }]),
-    "errors": ({}, [
-        {"minute": at(0), "client": "observer", "f": "offsets", "type": "info", "error": "_TIMED_OUT", "operations": 1},
-        {"minute": at(0), "client": "transactions-1", "f": "txn", "type": "info", "error": "_TIMED_OUT",
-         "operations": 1},
-    ]),
-    "latency": ({}, [
-        {"minute": at(0), "f": "send", "operations": 1, "failed": 0, "p50_ms": 100, "p99_ms": 100, "max_ms": 100},
-        {"minute": at(0), "f": "txn", "operations": 1, "failed": 1, "p50_ms": 100, "p99_ms": 100, "max_ms": 100},
-    ]),
-    "silent": ({}, [{
-        "time": at(6), "silent_brokers": "2", "brokers": "1,2,3", "error": "_TIMED_OUT", "partitions_unanswered": 1,
-    }]),
-}  # fmt: skip
+    "who": (
+        {"writer": "writer-1", "seq": "8"},
+        [
+            {
+                "time": at(0.1),
+                "client": "writer-1",
+                "did": "sent",
+                "place": "t/3",
+                "offset": 108,
+                "type": "ok",
+                "error": None,
+                "txn": None,
+                "isolation": None,
+            },
+            {
+                "time": at(2.1),
+                "client": "reader-1",
+                "did": "polled",
+                "place": "t/3",
+                "offset": 108,
+                "type": "ok",
+                "error": None,
+                "txn": None,
+                "isolation": "read_committed",
+            },
+            {
+                "time": at(4.1),
+                "client": "reader-2",
+                "did": "polled",
+                "place": "t/3",
+                "offset": 108,
+                "type": "ok",
+                "error": None,
+                "txn": None,
+                "isolation": "read_committed",
+            },
+        ],
+    ),
+    "moves": (
+        {},
+        [
+            {
+                "time": at(4),
+                "client": "reader-2",
+                "place": "t/3",
+                "moved": "skipped",
+                "from": 105,
+                "to": 108,
+                "rebalanced": None,
+            }
+        ],
+    ),
+    "errors": (
+        {},
+        [
+            {
+                "minute": at(0),
+                "client": "observer",
+                "f": "offsets",
+                "type": "info",
+                "error": "_TIMED_OUT",
+                "operations": 1,
+            },
+            {
+                "minute": at(0),
+                "client": "transactions-1",
+                "f": "txn",
+                "type": "info",
+                "error": "_TIMED_OUT",
+                "operations": 1,
+            },
+        ],
+    ),
+    "latency": (
+        {},
+        [
+            {"minute": at(0), "f": "send", "operations": 1, "failed": 0, "p50_ms": 100, "p99_ms": 100, "max_ms": 100},
+            {"minute": at(0), "f": "txn", "operations": 1, "failed": 1, "p50_ms": 100, "p99_ms": 100, "max_ms": 100},
+        ],
+    ),
+    "silent": (
+        {},
+        [
+            {
+                "time": at(6),
+                "silent_brokers": "2",
+                "brokers": "1,2,3",
+                "error": "_TIMED_OUT",
+                "partitions_unanswered": 1,
+            }
+        ],
+    ),
+}
 
 
 @pytest.mark.parametrize("name", sorted(ready_queries()))
@@ -160,8 +293,15 @@ def test_a_write_is_counted_once_and_an_abort_that_was_asked_for_is_no_failure(t
         of = figures(database, NOON, NOON + 60 * S)
         writes = database.run("select places, took_ms from writes where txn = 2")
         assert list(writes) == [(["t/3", "t/4", "t/5"], 4_000)]
-    assert told == {"minute": at(0), "f": "txn", "operations": 3, "failed": 2, "p50_ms": 100, "p99_ms": 3922,
-                    "max_ms": 4000}  # fmt: skip
+    assert told == {
+        "minute": at(0),
+        "f": "txn",
+        "operations": 3,
+        "failed": 2,
+        "p50_ms": 100,
+        "p99_ms": 3922,
+        "max_ms": 4000,
+    }
     assert (of.operations, of.not_ok) == (1 + told["operations"], told["failed"]), "as the report counts them"
     (available,) = (one.points for one in of.availability if one.name == "txn")
     assert [value for _, value in available if value is not None] == [0, 100, 0], (
@@ -186,9 +326,11 @@ def test_where_probes_of_several_runs_work_each_client_says_of_which(tmp_path: P
     with Database(sources(tmp_path)) as database:
         told = [(one["client"], one["did"]) for one in answer(database, "who", writer="writer-1", seq="8")]
     assert told == [
-        ("writer-1 of r", "sent"), ("reader-1 of r", "polled"), ("reader-2 of r", "polled"),
+        ("writer-1 of r", "sent"),
+        ("reader-1 of r", "polled"),
+        ("reader-2 of r", "polled"),
         ("reader-1 of west", "polled"),
-    ]  # fmt: skip
+    ]
 
 
 def test_one_row_a_record(database: Database) -> None:
@@ -204,11 +346,19 @@ def test_one_row_a_record(database: Database) -> None:
     ]
 
 
-@pytest.mark.parametrize(("listed", "passed", "lost"), [
-    ([(20, 0), (30, 107)], 10, [105, 106]), ([(20, 0), (30, 107)], 25, []), ([(30, 107)], 10, []),
-    ([(30, 106)], 10, [106]), ([(20, 0), (30, 0)], 25, [105, 106]),
-    ([(20, 0)], 25, [105, 106]), ([], 10, [105, 106]),
-], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    ("listed", "passed", "lost"),
+    [
+        ([(20, 0), (30, 107)], 10, [105, 106]),
+        ([(20, 0), (30, 107)], 25, []),
+        ([(30, 107)], 10, []),
+        ([(30, 106)], 10, [106]),
+        ([(20, 0), (30, 0)], 25, [105, 106]),
+        ([(20, 0)], 25, [105, 106]),
+        ([], 10, [105, 106]),
+    ],
+    ids=str,
+)
 def test_what_was_deleted_before_anybody_went_past_is_not_lost(
     tmp_path: Path, listed: list[tuple[int, int]], passed: int, lost: list[int]
 ) -> None:
@@ -257,9 +407,15 @@ def test_a_log_that_was_written_again_by_an_aborted_transaction_alone_was_cut_al
 def test_what_vanished_is_lost_unless_somebody_was_given_it_after_that(tmp_path: Path, seen_again: bool) -> None:
     """A broker may hide from one reader what others are given."""
     evidence = {
-        "writer": WRITER, "seq": 5, "offset": 105, "process": READER, "op": 2, "passed_process": READER,
-        "passed_op": 7, "apart_s": 3.0,
-    }  # fmt: skip
+        "writer": WRITER,
+        "seq": 5,
+        "offset": 105,
+        "process": READER,
+        "op": 2,
+        "passed_process": READER,
+        "passed_op": 7,
+        "apart_s": 3.0,
+    }
     passed = row("poll", READER, 5, op=7, polled=[], position_before=100, position_after=108, **READ)
     more = [row("poll", READER, 12, polled=[Run(WRITER, 5, 105, 1)], **READ)] if seen_again else []
     write(tmp_path, *STARTS, *OPERATIONS, passed, *more)
@@ -413,11 +569,18 @@ def test_a_table_where_there_is_room_and_blocks_where_there_is_none(database: Da
         "2026-01-01 12:00:00.500  7  a b",
     ]
     assert list(lines(database.run(question), 30)) == [
-        "times of 2026-01-01, UTC", "time          n  words", "────────────  ─  ─────", "12:00:00.500  7  a b",
-    ]  # fmt: skip
+        "times of 2026-01-01, UTC",
+        "time          n  words",
+        "────────────  ─  ─────",
+        "12:00:00.500  7  a b",
+    ]
     assert list(lines(database.run(question), 20)) == [
-        "times of 2026-01-01, UTC", "─ 1 ────────────────", "time   12:00:00.500", "n      7", "words  a b",
-    ]  # fmt: skip
+        "times of 2026-01-01, UTC",
+        "─ 1 ────────────────",
+        "time   12:00:00.500",
+        "n      7",
+        "words  a b",
+    ]
     assert list(lines(database.run("select 1 where false"), 80)) == ["no rows"]
     assert "the first 2 rows" in list(lines(database.run("select * from range(3)"), 80, limit=2))[-1]
 
@@ -434,10 +597,12 @@ def test_programs_are_given_all_rows_and_whole_numbers(database: Database, capsy
 
 
 def test_a_spreadsheet_is_given_no_formula(database: Database, capsys: pytest.CaptureFixture[str]) -> None:
-    write_csv(database.run(
-        "select '=1+1' as a, '+1' as b, '-x' as c, '@x' as d, chr(9) || '=1' as e, -5 as f, -0.5::double as g, "
-        "'a=b' as h, timestamptz '2026-01-01 12:00:00+00' as i, ['-'] as j"
-    ))  # fmt: skip
+    write_csv(
+        database.run(
+            "select '=1+1' as a, '+1' as b, '-x' as c, '@x' as d, chr(9) || '=1' as e, -5 as f, -0.5::double as g, "
+            "'a=b' as h, timestamptz '2026-01-01 12:00:00+00' as i, ['-'] as j"
+        )
+    )
     _, row = csv.reader(io.StringIO(capsys.readouterr().out))
     assert row == ["'=1+1", "'+1", "'-x", "'@x", "'\t=1", "-5", "-0.5", "a=b", "2026-01-01T12:00:00Z", '["-"]']
 
@@ -459,9 +624,15 @@ def test_the_prompt(data: Path, tmp_path: Path) -> None:
         ".x\n.quit\n"
     )
     done = subprocess.run(
-        [*COMMAND, "sql", "--data", str(data)], input=typed, cwd=tmp_path, env=environment(), capture_output=True,
-        text=True, timeout=300, check=False,
-    )  # fmt: skip
+        [*COMMAND, "sql", "--data", str(data)],
+        input=typed,
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     assert "offsetwatch: Binder Error" in done.stdout and "Ctrl-D" in done.stdout
     assert "\nn\n─\n1\n" in done.stdout and "reader-2" in done.stdout

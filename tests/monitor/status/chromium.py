@@ -118,9 +118,16 @@ def chromium(folder: Path) -> Iterator[Chromium]:
     to_browser, commands = os.pipe()
     answers, from_browser = os.pipe()
     arguments = [
-        PROGRAM, "--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe", "--no-first-run",
-        f"--user-data-dir={folder}", "--disable-background-networking", "--hide-scrollbars",
-    ]  # fmt: skip
+        PROGRAM,
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--remote-debugging-pipe",
+        "--no-first-run",
+        f"--user-data-dir={folder}",
+        "--disable-background-networking",
+        "--hide-scrollbars",
+    ]
     started = ["bash", "-c", f'exec "$@" 3<&{to_browser} 4>&{from_browser}', "bash", *arguments]
     child = subprocess.Popen(
         started, pass_fds=(to_browser, from_browser), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL

@@ -32,12 +32,17 @@ S = timedelta(seconds=1)
 
 def state(partition: int = 3, *, topic: str = "orders", checked: float = -1.0, **changed: Any) -> dict[str, Any]:
     """A row of `partition_state`: evidence up to half a second before noon, checked `checked` seconds after noon."""
-    row: dict[str, Any] = {
-        one.name: 0 if pa.types.is_integer(one.type) else None for one in PARTITION_STATE
-    } | {
-        "cluster": "c", "topic_id": "t-id", "topic": topic, "partition": partition, "now": NOON - 0.5 * S,
-        "checked_through": NOON + checked * S, "log_end": 100, "last_stable": 100, "readers": [],
-    }  # fmt: skip
+    row: dict[str, Any] = {one.name: 0 if pa.types.is_integer(one.type) else None for one in PARTITION_STATE} | {
+        "cluster": "c",
+        "topic_id": "t-id",
+        "topic": topic,
+        "partition": partition,
+        "now": NOON - 0.5 * S,
+        "checked_through": NOON + checked * S,
+        "log_end": 100,
+        "last_stable": 100,
+        "readers": [],
+    }
     return row | changed
 
 
@@ -57,9 +62,13 @@ class Monitor:
 
     def board(self, *rows: dict[str, Any], recorded: pa.Table | None = None, names: Names = nameless) -> Board:
         made = Board(
-            lambda now: list(self.incidents), lambda one: self.places.get(one, []), lambda: self.not_ready,
-            clock=lambda: self.now, silences=lambda: self.silences, names=names,
-        )  # fmt: skip
+            lambda now: list(self.incidents),
+            lambda one: self.places.get(one, []),
+            lambda: self.not_ready,
+            clock=lambda: self.now,
+            silences=lambda: self.silences,
+            names=names,
+        )
         made.begin(FINDINGS.empty_table() if recorded is None else recorded, states(*rows))
         return made
 

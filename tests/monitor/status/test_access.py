@@ -69,9 +69,18 @@ def test_whether_it_lives_an_orchestrator_may_ask_by_address(open_page: Served) 
 
 @pytest.mark.parametrize(
     ("path", "status"),
-    [("/", 200), ("/status", 200), ("/metrics", 200), ("/live", 200), ("/static/page.css", 200), ("/nothing", 404),
-     ("/incidents/00000000", 404), ("/incidents/0", 404), ("/incidents/../../etc/passwd", 404)],
-)  # fmt: skip
+    [
+        ("/", 200),
+        ("/status", 200),
+        ("/metrics", 200),
+        ("/live", 200),
+        ("/static/page.css", 200),
+        ("/nothing", 404),
+        ("/incidents/00000000", 404),
+        ("/incidents/0", 404),
+        ("/incidents/../../etc/passwd", 404),
+    ],
+)
 def test_every_answer_keeps_others_out_of_the_page(open_page: Served, path: str, status: int) -> None:
     got = open_page.get(path)
     assert got.status == status
@@ -93,8 +102,13 @@ def test_it_is_read_only(open_page: Served) -> None:
 
 def test_without_the_token_nothing_is_shown(closed_page: Served) -> None:
     for path in ("/", "/fragments/overview", "/incidents/00000000", "/status", "/metrics", "/nothing"):
-        for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": f"Basic {TOKEN}"},
-                        {"Cookie": f"{COOKIE}=wrong"}, {"Cookie": f"{COOKIE}={TOKEN}"}):  # fmt: skip
+        for headers in (
+            {},
+            {"Authorization": "Bearer wrong"},
+            {"Authorization": f"Basic {TOKEN}"},
+            {"Cookie": f"{COOKIE}=wrong"},
+            {"Cookie": f"{COOKIE}={TOKEN}"},
+        ):
             got = closed_page.get(path, **headers)
             assert got.status == 401, (path, headers)
             assert got.text == "A token is needed: Authorization: Bearer ...\n"
@@ -163,10 +177,29 @@ def test_with_tls_it_is_served_encrypted_and_the_cookie_stays_so(tmp_path: Path)
         pytest.skip("openssl is not installed: apt-get install openssl")
     certificate, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
     subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
-         "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1", "-out", certificate, "-keyout", key],
-        check=True, capture_output=True,
-    )  # fmt: skip
+        [
+            "openssl",
+            "req",
+            "-x509",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:P-256",
+            "-nodes",
+            "-days",
+            "2",
+            "-subj",
+            "/CN=localhost",
+            "-addext",
+            "subjectAltName=IP:127.0.0.1",
+            "-out",
+            certificate,
+            "-keyout",
+            key,
+        ],
+        check=True,
+        capture_output=True,
+    )
     tls = Tls(certificate, key)
     tls.check()
     trust = ssl.create_default_context(cafile=str(certificate))

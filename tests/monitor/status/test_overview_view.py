@@ -29,8 +29,9 @@ def shown(*rows: dict[str, Any], pace: TrafficPace | None = None, **monitor: Any
 
 def test_all_is_well() -> None:
     assert verdict(state(1, checked=-1.2), state(2, checked=-1)) == (
-        "ok", "Everything healthy, checked through 11:59:58 UTC, 1.2 s ago",
-    )  # fmt: skip
+        "ok",
+        "Everything healthy, checked through 11:59:58 UTC, 1.2 s ago",
+    )
     assert verdict(state(1, checked=-34.6))[1].endswith("checked through 11:59:25 UTC, 35 s ago")
 
 
@@ -57,8 +58,9 @@ def test_what_is_silenced_is_shown_as_before_and_says_so() -> None:
     told_of = as_json(Monitor(**monitor).board(state(3)).seen(), None)
     assert [one["id"] for one in told_of["silences"]] == ["ab12cd"]
     assert {one["anomaly"]: one["silenced_until"] for one in told_of["incidents"]} == {
-        "lost-write": "2024-10-04T13:30:00Z", "unseen": None,
-    }  # fmt: skip
+        "lost-write": "2024-10-04T13:30:00Z",
+        "unseen": None,
+    }
 
 
 @pytest.mark.parametrize(
@@ -79,16 +81,24 @@ def test_of_several_clusters_it_is_said_which_one_is_checked_less_far(clusters: 
     ("rows", "monitor", "state_", "words"),
     [
         ([], {}, "silent", "Nothing has been checked yet. No incident is open."),
-        ([], {"not_ready": "starting: no batch has been checked yet"}, "silent",
-         "Nothing has been checked yet: no batch has been checked yet."),
+        (
+            [],
+            {"not_ready": "starting: no batch has been checked yet"},
+            "silent",
+            "Nothing has been checked yet: no batch has been checked yet.",
+        ),
         ([state(1)], {"now": NOON + 3 * M}, "silent", "NOTHING HAS BEEN CHECKED FOR 3m"),
         ([state(1)], {"now": NOON + 3 * M, "incidents": [incident()]}, "critical", "NOTHING HAS BEEN CHECKED FOR 3m"),
         ([state(1, checked=-300)], {}, "behind", "but some is checked only through 11:55:00 UTC"),
         ([state(1), state(2, check_failed="ValueError: no")], {}, "failed", "the checks of orders/2 have failed"),
-        ([state(1)], {"not_ready": "the checks have stopped, and begin again"}, "silent",
-         "Right now nothing is checked: the checks have stopped, and begin again. Before: No incident is open"),
+        (
+            [state(1)],
+            {"not_ready": "the checks have stopped, and begin again"},
+            "silent",
+            "Right now nothing is checked: the checks have stopped, and begin again. Before: No incident is open",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_is_not_known_never_looks_healthy(
     rows: list[dict[str, Any]], monitor: dict[str, Any], state_: str, words: str
 ) -> None:
@@ -134,8 +144,9 @@ def test_clusters_each_with_their_topics_in_order() -> None:
         ("e", "critical", "0 partitions, 1 incident open"),
     ]
     assert [(topic, [cell.partition for cell in cells]) for topic, cells in clusters[0].topics] == [
-        ("a", [0]), ("b", [2, 10]),
-    ]  # fmt: skip
+        ("a", [0]),
+        ("b", [2, 10]),
+    ]
 
 
 def test_clusters_with_names_are_called_so_in_the_order_of_their_names() -> None:
@@ -174,9 +185,15 @@ def test_figures() -> None:
     pace = TrafficPace(440.4, 2_808, 49.2, 12_345.0, 3)
     got = {one.name: one.value for one in shown(lagging, pace=pace).figures}
     assert got == {
-        "Newest evidence": "0.5 s", "Checked": "unknown", "Sent": "440 /s", "Polled": "2,808 /s",
-        "Acknowledged within": "49 ms", "Not ok": "3", "Slowest reader": "30", "Unseen": "2",
-    }  # fmt: skip
+        "Newest evidence": "0.5 s",
+        "Checked": "unknown",
+        "Sent": "440 /s",
+        "Polled": "2,808 /s",
+        "Acknowledged within": "49 ms",
+        "Not ok": "3",
+        "Slowest reader": "30",
+        "Unseen": "2",
+    }
 
 
 def test_what_was_hours_ago_is_not_told_as_now() -> None:
@@ -185,8 +202,13 @@ def test_what_was_hours_ago_is_not_told_as_now() -> None:
     late: dict[str, Any] = {"now": NOON + 120 * M}
     got = {one.name: (one.value, one.meaning) for one in shown(lagging, pace=pace, **late).figures}
     assert {name for name, (value, _) in got.items() if value == "unknown"} == {
-        "Checked", "Sent", "Polled", "Acknowledged within", "Slowest reader", "Unseen",
-    }  # fmt: skip
+        "Checked",
+        "Sent",
+        "Polled",
+        "Acknowledged within",
+        "Slowest reader",
+        "Unseen",
+    }
     assert "Not ok" not in got and got["Acknowledged within"][1] == "half of the sends"
     assert as_json(Monitor(**late).board(lagging).seen(), pace)["probes"] is None
 
@@ -197,8 +219,18 @@ def test_for_programs() -> None:
     assert (got["state"], got["now"], got["not_ready"]) == ("critical", "2024-10-04T12:00:00Z", None)
     assert got["incidents"][0]["evidence"] == {"writer": str(2**60), "offset": 5}, "JavaScript would round it"
     assert got["partitions"] == [
-        {"cluster": "c", "cluster_name": None, "topic": "orders", "partition": 3, "state": "critical",
-         "incident": incident().id, "checked_through": "2024-10-04T11:59:59Z", "log_start": 0, "log_end": 100,
-         "unseen": 0, "lag": None},
-    ]  # fmt: skip
+        {
+            "cluster": "c",
+            "cluster_name": None,
+            "topic": "orders",
+            "partition": 3,
+            "state": "critical",
+            "incident": incident().id,
+            "checked_through": "2024-10-04T11:59:59Z",
+            "log_start": 0,
+            "log_end": 100,
+            "unseen": 0,
+            "lag": None,
+        },
+    ]
     assert got["verdict"].startswith("1 incident open")

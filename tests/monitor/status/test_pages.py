@@ -80,10 +80,12 @@ def test_what_stands_now(page: Served, one: Incident) -> None:
     assert got.words.index("1 incident open: lost-write in orders/3, critical") < 200, "it is read first"
     cells = [a for a in got.all("a") if "cell" in (a.get("class") or "")]
     assert [(a["href"], a["aria-label"]) for a in cells] == [
-        (f"/incidents/{one.id}", "orders partition 3: critical; lost-write since 12:00:00 UTC; "
-         "checked through 11:59:59 UTC"),
+        (
+            f"/incidents/{one.id}",
+            "orders partition 3: critical; lost-write since 12:00:00 UTC; checked through 11:59:59 UTC",
+        ),
         ("#row-1-1-4", "orders partition 4: healthy; checked through 11:59:59 UTC"),
-    ]  # fmt: skip
+    ]
     assert {a["id"] for a in got.all("tr") if "id" in a} == {"row-1-1-3", "row-1-1-4"}
     assert got.all("html")[0]["lang"] == "en"
     assert got.all("a")[0]["href"] == "#content"
@@ -113,13 +115,16 @@ def test_nothing_is_loaded_from_elsewhere_and_nothing_is_inline(page: Served, da
 def test_the_evidence_of_an_incident(page: Served, data: tuple[Path, str]) -> None:
     got = Page(page.get(f"/incidents/{data[1]}", Accept="text/html").text)
     for words in (
-        "lost-write in orders/3", "critical, open, since 2024-10-04 12:00:00 UTC",
+        "lost-write in orders/3",
+        "critical, open, since 2024-10-04 12:00:00 UTC",
         "Value transactions-1:3680/6 of transactions-1 was passed by reader-2.",
-        CATALOGUE["lost-write"].meaning, "note partition and offset; look in the brokers' logs",
+        CATALOGUE["lost-write"].meaning,
+        "note partition and offset; look in the brokers' logs",
         "sent 4 records to offsets 100 to 103 in a transaction of transactions-1; asked to commit it at 12:00:00.050",
         "reader-2 polled from offset 100 to 104, and was given 1 record; it went past offset 101",
-        "101 transactions-1/6 transactions-1 reader-1 reader-2", f"offsetwatch explain {data[1][:6]}",
-    ):  # fmt: skip
+        "101 transactions-1/6 transactions-1 reader-1 reader-2",
+        f"offsetwatch explain {data[1][:6]}",
+    ):
         assert words in got.words, words
     assert len(got.all("svg")) == 1
     assert [a["class"] for a in got.all("tr") if a.get("class")] == ["focus"]
@@ -129,8 +134,9 @@ def test_an_id_may_be_cut_and_what_is_not_there_is_named(page: Served, data: tup
     assert page.get(f"/incidents/{data[1][:6]}").status == 200
     got = page.get("/incidents/ffffffffffff")
     assert (got.status, got.text.splitlines()) == (
-        404, ["no finding and no incident has the id ffffffffffff: offsetwatch findings lists them"],
-    )  # fmt: skip
+        404,
+        ["no finding and no incident has the id ffffffffffff: offsetwatch findings lists them"],
+    )
     evil = page.get("/incidents/%3Cscript%3Ealert(1)%3C%2Fscript%3E", Accept="text/html")
     assert evil.status == 404 and "<script>alert" not in evil.text
 

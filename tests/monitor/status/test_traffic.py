@@ -26,10 +26,15 @@ def write(history: Path, *rows: object) -> None:
 
 def test_of_the_last_half_minute(tmp_path: Path) -> None:
     sends = [
-        slice_("send", WRITER, -20 + n / 10, completed=NOON + (-20 + n / 10) * S + (n + 1) * S / 1_000,
-               sent=[Run(WRITER, n, n, 3)])
+        slice_(
+            "send",
+            WRITER,
+            -20 + n / 10,
+            completed=NOON + (-20 + n / 10) * S + (n + 1) * S / 1_000,
+            sent=[Run(WRITER, n, n, 3)],
+        )
         for n in range(100)
-    ]  # fmt: skip
+    ]
     write(
         tmp_path / "history",
         *sends,

@@ -19,10 +19,19 @@ Mode = Literal["killed before", "killed after", "refused before", "refused after
 MODES: tuple[Mode, ...] = ("killed before", "killed after", "refused before", "refused after")
 
 _STEPS: tuple[tuple[Any, str], ...] = (
-    (os, "pwrite"), (os, "write"), (os, "fsync"), (os, "fdatasync"), (os, "ftruncate"), (Path, "touch"),
-    (Path, "rename"), (Path, "replace"), (Path, "unlink"), (shutil, "rmtree"),
-    (pyarrow.parquet, "write_table"), (probes.log.commits.history, "_commit"),
-)  # fmt: skip
+    (os, "pwrite"),
+    (os, "write"),
+    (os, "fsync"),
+    (os, "fdatasync"),
+    (os, "ftruncate"),
+    (Path, "touch"),
+    (Path, "rename"),
+    (Path, "replace"),
+    (Path, "unlink"),
+    (shutil, "rmtree"),
+    (pyarrow.parquet, "write_table"),
+    (probes.log.commits.history, "_commit"),
+)
 
 
 class Killed(BaseException):

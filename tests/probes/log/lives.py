@@ -50,9 +50,15 @@ class StillClock:
 
 def a_life(process: int, *, boot: str = "boot-1", kind: str = "writer", transactional_id: str | None = None) -> Life:
     return Life(
-        cluster="c", run="run", process=process, kind=kind, writer=process * 10 if kind == "writer" else None,
-        transactional_id=transactional_id, boot=boot, settings={"acks": "all"},
-    )  # fmt: skip
+        cluster="c",
+        run="run",
+        process=process,
+        kind=kind,
+        writer=process * 10 if kind == "writer" else None,
+        transactional_id=transactional_id,
+        boot=boot,
+        settings={"acks": "all"},
+    )
 
 
 @dataclass
@@ -82,10 +88,21 @@ class Prober:
     def row(self, partition: int, f: Any, **more: Any) -> Slice:
         now, mono, life = self.clock.now(), self.clock.monotonic_ns(), self.journal.life
         values = {
-            "cluster": life.cluster, "topic_id": TOPIC_ID, "topic": TOPIC, "run": life.run, "process": life.process,
-            "op": self.op, "slice": -1, "type": "ok", "invoked": now, "completed": now, "boot": life.boot,
-            "mono_invoked": mono, "mono_completed": mono, "transactional_id": life.transactional_id,
-        }  # fmt: skip
+            "cluster": life.cluster,
+            "topic_id": TOPIC_ID,
+            "topic": TOPIC,
+            "run": life.run,
+            "process": life.process,
+            "op": self.op,
+            "slice": -1,
+            "type": "ok",
+            "invoked": now,
+            "completed": now,
+            "boot": life.boot,
+            "mono_invoked": mono,
+            "mono_completed": mono,
+            "transactional_id": life.transactional_id,
+        }
         return Slice(partition=partition, f=f, **{**values, **more})
 
     def append(self, rows: list[Slice]) -> None:

@@ -105,11 +105,17 @@ def test_it_is_on_the_disk_when_its_process_has_ended(tmp_path: Path, monkeypatc
     checkpoints.make(place, 1)
     log = place / "_delta_log"
     assert synced == [
-        str(log / f".{1:020}.checkpoint.parquet.tmp"), str(log), str(log / "._last_checkpoint.tmp"), str(log),
-    ]  # fmt: skip
+        str(log / f".{1:020}.checkpoint.parquet.tmp"),
+        str(log),
+        str(log / "._last_checkpoint.tmp"),
+        str(log),
+    ]
     assert {one.name for one in log.iterdir()} == {
-        f"{0:020}.json", f"{1:020}.json", f"{1:020}.checkpoint.parquet", "_last_checkpoint",
-    }  # fmt: skip
+        f"{0:020}.json",
+        f"{1:020}.json",
+        f"{1:020}.checkpoint.parquet",
+        "_last_checkpoint",
+    }
 
 
 def test_it_is_compressed_and_goes_on_from_the_one_before(tmp_path: Path) -> None:
@@ -127,8 +133,11 @@ def test_it_is_compressed_and_goes_on_from_the_one_before(tmp_path: Path) -> Non
     ours = (log / f"{30:020}.checkpoint.parquet").stat().st_size
     assert ours < theirs / 2
     assert json.loads((log / "_last_checkpoint").read_bytes()) == {
-        "version": 30, "size": 33, "sizeInBytes": ours, "numOfAddFiles": 30,
-    }  # fmt: skip
+        "version": 30,
+        "size": 33,
+        "sizeInBytes": ours,
+        "numOfAddFiles": 30,
+    }
     for version in range(10, 30):
         (log / f"{version:020}.json").unlink()
     (log / f"{10:020}.checkpoint.parquet").unlink()

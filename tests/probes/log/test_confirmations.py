@@ -188,10 +188,12 @@ def test_rows_wait_for_an_answer_and_nothing_is_dropped(
 
 @pytest.mark.parametrize(
     ("topics", "limit", "outcome"),
-    [(None, SILENT_FOR, ("send", "ok", None, [(10, 5, 5, 5)])),
-     ({}, UNKNOWN_FOR, ("send", "info", REPLACED, [(10, 5, None, 5)]))],
+    [
+        (None, SILENT_FOR, ("send", "ok", None, [(10, 5, 5, 5)])),
+        ({}, UNKNOWN_FOR, ("send", "info", REPLACED, [(10, 5, None, 5)])),
+    ],
     ids=["silent", "unknown"],
-)  # fmt: skip
+)
 def test_they_do_not_wait_for_ever(
     folder: Path,
     history: Path,
@@ -273,11 +275,20 @@ def test_outputs_do_not_name_inputs_of_a_topic_that_was_replaced(
 
     def transform() -> None:
         clock.tick()
-        prober.append([
-            prober.row(0, "txn", polled=(Run(7, 0, 0, 1),), **common),
-            prober.row(0, "txn", topic="out", topic_id="out-id", sent=(Run(10, prober.op, prober.op, 1),),
-                       sources=(Run(7, 0, 0, 1),), **common),
-        ])  # fmt: skip
+        prober.append(
+            [
+                prober.row(0, "txn", polled=(Run(7, 0, 0, 1),), **common),
+                prober.row(
+                    0,
+                    "txn",
+                    topic="out",
+                    topic_id="out-id",
+                    sent=(Run(10, prober.op, prober.op, 1),),
+                    sources=(Run(7, 0, 0, 1),),
+                    **common,
+                ),
+            ]
+        )
 
     cluster.topics = {TOPIC: TOPIC_ID, "out": "out-id"}
     with opened() as one:
@@ -288,8 +299,9 @@ def test_outputs_do_not_name_inputs_of_a_topic_that_was_replaced(
         one.commit()
     rows = [row for row in table_rows(history) if row["f"] == "txn" and row["topic"] == "out"]
     assert [(row["type"], len(row["sources"] or [])) for row in sorted(rows, key=lambda r: r["op"])] == [
-        ("ok", 1), ("ok", 0),
-    ]  # fmt: skip
+        ("ok", 1),
+        ("ok", 0),
+    ]
 
 
 def test_rows_of_another_cluster_are_not_asked_for(

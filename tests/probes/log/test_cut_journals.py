@@ -50,17 +50,29 @@ class Canary:
             if process in self.sent:
                 one.reserve(WHERE, 1)
         reader = self.lives[READER]
-        reader.append(reader.everywhere(
-            "assign", "ok", reader.now(), mode="assign", isolation="read_committed", assigned=True,
-        ))  # fmt: skip
+        reader.append(
+            reader.everywhere(
+                "assign",
+                "ok",
+                reader.now(),
+                mode="assign",
+                isolation="read_committed",
+                assigned=True,
+            )
+        )
 
     def _life(self, process: int, kind: str) -> LifeLog:
         writes = kind in ("writer", "transactions")
         life = Life(
-            cluster="c", run="run", process=process, kind=kind, writer=process * 10 if writes else None,
-            transactional_id=f"tx-{process}" if kind == "transactions" else None, boot=self.clock.boot,
+            cluster="c",
+            run="run",
+            process=process,
+            kind=kind,
+            writer=process * 10 if writes else None,
+            transactional_id=f"tx-{process}" if kind == "transactions" else None,
+            boot=self.clock.boot,
             settings={"writer": str(process * 10)} if writes else {"kind": kind},
-        )  # fmt: skip
+        )
         return LifeLog(Journal.create(self.folder, life), life, LAYOUT, self.clock)
 
     def _tick(self, seconds: float) -> None:
@@ -102,19 +114,35 @@ class Canary:
         invoked = one.now()
         self._tick(0.02)
         self.at = len(self.log)
-        one.append([one.row(
-            WHERE, "poll", "ok", one.next_op(), invoked, one.now(),
-            polled=[Run(*self.log[i], i, 1) for i in range(before, self.at) if i not in self.hidden],
-            position_before=before, position_after=self.at, mode="assign", isolation="read_committed",
-        )])  # fmt: skip
+        one.append(
+            [
+                one.row(
+                    WHERE,
+                    "poll",
+                    "ok",
+                    one.next_op(),
+                    invoked,
+                    one.now(),
+                    polled=[Run(*self.log[i], i, 1) for i in range(before, self.at) if i not in self.hidden],
+                    position_before=before,
+                    position_after=self.at,
+                    mode="assign",
+                    isolation="read_committed",
+                )
+            ]
+        )
 
     def observe(self) -> None:
         one = self.lives[OBSERVER]
         invoked, end = one.now(), len(self.log)
         self._tick(0.01)
-        one.append([one.row(
-            WHERE, "offsets", "ok", one.next_op(), invoked, one.now(), log_start=0, log_end=end, last_stable=end
-        )])  # fmt: skip
+        one.append(
+            [
+                one.row(
+                    WHERE, "offsets", "ok", one.next_op(), invoked, one.now(), log_start=0, log_end=end, last_stable=end
+                )
+            ]
+        )
 
     def run(self, history: Path, seconds: int, every: int = 1) -> None:
         """All go on, with a committer that appends whenever `every` seconds have passed."""
@@ -161,9 +189,14 @@ def told_of(history: Path) -> Store:
 
 
 def after_a_kill(
-    folder: Path, history: Path, clock: StillClock, process: int, ends: Callable[[list[int], int], int],
-    hidden: Sequence[int] = (), forgets: bool = False,
-) -> Canary:  # fmt: skip
+    folder: Path,
+    history: Path,
+    clock: StillClock,
+    process: int,
+    ends: Callable[[list[int], int], int],
+    hidden: Sequence[int] = (),
+    forgets: bool = False,
+) -> Canary:
     """Everything is killed 0.8 s after the last append, one journal is cut, and the next lives go on for a minute."""
     canary = Canary(folder, clock)
     canary.hidden |= set(hidden)

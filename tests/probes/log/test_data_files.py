@@ -24,10 +24,23 @@ AT = datetime(2026, 3, 1, 12, 0, 0, 1_500, tzinfo=UTC)
 def rows_at(*times: datetime) -> pa.Table:
     shared = Shared("c", "r", 7, "boot")
     made = [
-        Slice(cluster="c", topic_id="t", topic="topic", partition=i, run="r", process=7, op=i, slice=-1, f="poll",
-              type="ok", invoked=at, completed=at, boot="boot")
+        Slice(
+            cluster="c",
+            topic_id="t",
+            topic="topic",
+            partition=i,
+            run="r",
+            process=7,
+            op=i,
+            slice=-1,
+            f="poll",
+            type="ok",
+            invoked=at,
+            completed=at,
+            boot="boot",
+        )
         for i, at in enumerate(times)
-    ]  # fmt: skip
+    ]
     return table([(shared, [pack(row, shared, 0) for row in made])])
 
 

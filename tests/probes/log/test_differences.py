@@ -66,12 +66,27 @@ def polls(count: int, *, writers: int = 2) -> list[list[Any]]:
             first, seq = 10 * op + partition, 5 * (op // writers)
             at = BEGIN.replace(microsecond=op * 7 % 1000)
             row = Slice(
-                cluster="c", run="run", process=42, topic_id="x" * 22, topic="offsetwatch-records", partition=partition,
-                op=op, slice=-1, f="poll", type="ok", invoked=at, completed=at, boot="boot-1", mono_invoked=op * 10**8,
-                mono_completed=op * 10**8 + 83, position_before=first, position_after=first + 10, mode="assign",
+                cluster="c",
+                run="run",
+                process=42,
+                topic_id="x" * 22,
+                topic="offsetwatch-records",
+                partition=partition,
+                op=op,
+                slice=-1,
+                f="poll",
+                type="ok",
+                invoked=at,
+                completed=at,
+                boot="boot-1",
+                mono_invoked=op * 10**8,
+                mono_completed=op * 10**8 + 83,
+                position_before=first,
+                position_after=first + 10,
+                mode="assign",
                 isolation="read_committed",
                 polled=(Run(8 * 10**18 + op % writers, seq, first, 5), Run(9 * 10**18, 5 * op, first + 5, 5)),
-            )  # fmt: skip
+            )
             some.append(pack(row, SHARED, op))
         told.append(["rows", some])
     return told

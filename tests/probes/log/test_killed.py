@@ -46,8 +46,10 @@ def victim(root: Path, bootstrap: str, prefix: str) -> Iterator[subprocess.Popen
     environment = os.environ | {"PYTHONPATH": str(Path(probes.__file__).parents[1])}
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.probes.log.victim", str(root), bootstrap, prefix],
-        stdout=subprocess.PIPE, text=True, env=environment,
-    )  # fmt: skip
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
+    )
     with process:
         try:
             assert process.stdout is not None and process.stdout.readline() == "started\n"

@@ -88,8 +88,10 @@ def test_what_was_in_flight_went_on_until_its_journal_last_heard_of_it_although_
     recover(tmp_path, clock)
     rows = rows_of(prober.journal.folder)[2:]
     assert [(row.f, row.invoked, row.completed) for row in rows] == [
-        ("send", began, heard), ("close", heard, heard), ("close", heard, heard),
-    ]  # fmt: skip
+        ("send", began, heard),
+        ("close", heard, heard),
+        ("close", heard, heard),
+    ]
 
 
 def test_the_living_and_the_closed_are_left_alone(tmp_path: Path, clock: StillClock) -> None:
@@ -127,9 +129,14 @@ def test_cut_at_every_byte_what_was_whole_stays_and_what_was_open_is_info(tmp_pa
     prober = Prober.start(tmp_path / "made", 1, clock)
     path = segments(prober.journal.folder)[0][1]
     steps: list[Callable[[], object]] = [
-        lambda: prober.send(0), lambda: prober.invoke(0, 1), lambda: prober.complete(prober.op - 1), prober.poll,
-        prober.alive, lambda: prober.invoke(1), prober.close,
-    ]  # fmt: skip
+        lambda: prober.send(0),
+        lambda: prober.invoke(0, 1),
+        lambda: prober.complete(prober.op - 1),
+        prober.poll,
+        prober.alive,
+        lambda: prober.invoke(1),
+        prober.close,
+    ]
     first = prober.journal.offset
     expected = {first: prober.must_be_logged()}
     for step in steps:
@@ -236,9 +243,12 @@ def test_after_the_loss_of_the_host_what_was_reserved_may_have_been_sent_and_the
     assert done.outcome == "lost"
     rows = rows_of(done.folder)
     assert [(r.partition, r.f, r.type, r.error) for r in rows[3:]] == [
-        (0, "send", "info", HOST_LOST), (1, "send", "info", HOST_LOST), (1, "send", "info", HOST_LOST),
-        (0, "send", "info", HOST_LOST), (1, "send", "info", HOST_LOST),
-    ]  # fmt: skip
+        (0, "send", "info", HOST_LOST),
+        (1, "send", "info", HOST_LOST),
+        (1, "send", "info", HOST_LOST),
+        (0, "send", "info", HOST_LOST),
+        (1, "send", "info", HOST_LOST),
+    ]
     assert rows[-2].sent == (Run(10, 10, None, 990),) and rows[-1].sent == (Run(10, 10, None, 990),)
     assert prober.seq == {0: 10, 1: 10}
     # They left after all that its journal tells, before the host came back, and no later clock timed them.
@@ -263,9 +273,12 @@ def test_what_was_written_and_is_missing_may_have_been_sent_and_there_is_no_clos
     assert done.outcome == "lost"
     rows = rows_of(done.folder)
     assert [(r.partition, r.f, r.type, r.error) for r in rows[3:]] == [
-        (0, "send", "info", DIED), (1, "send", "info", DIED), (1, "send", "info", DIED),
-        (0, "send", "info", DIED), (1, "send", "info", DIED),
-    ]  # fmt: skip
+        (0, "send", "info", DIED),
+        (1, "send", "info", DIED),
+        (1, "send", "info", DIED),
+        (0, "send", "info", DIED),
+        (1, "send", "info", DIED),
+    ]
     assert rows[-2].sent == (Run(10, 10, None, 990),) and rows[-1].sent == (Run(10, 10, None, 990),)
     assert {row.completed for row in rows[3:]} == {clock.now()}
     assert {row.mono_completed for row in rows[3:-2]} == {clock.monotonic_ns()}

@@ -73,7 +73,7 @@ def test_who_has_journals_of_his_own_keeps_them(tmp_path: Path) -> None:
 @pytest.mark.parametrize("at_work", ["a committer", "a probe"])
 def test_those_that_somebody_is_at_work_with_are_his(
     folder: Path, history: Path, clock: StillClock, at_work: str, caplog: pytest.LogCaptureFixture
-) -> None:  # fmt: skip
+) -> None:
     prober = Prober.start(journals(folder), 1, clock)
     here = folder.parent / "gold"
     if at_work == "a probe":

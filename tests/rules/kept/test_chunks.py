@@ -38,8 +38,10 @@ def test_how_far_a_chunk_reaches_is_kept_with_it() -> None:
     again = Chunks({name: stored}, {name})
     assert again.top(7, 3) == 100
     assert [a.tolist() for a in again.having("placed", values(7, 3 * SPAN, 4 * SPAN))] == [
-        [7], [3 * SPAN], [3 * SPAN + 2],
-    ]  # fmt: skip
+        [7],
+        [3 * SPAN],
+        [3 * SPAN + 2],
+    ]
     assert Chunks({}, {name}).top(7, 3) == -1
 
 
@@ -51,9 +53,15 @@ def test_what_was_added_is_what_is_kept(seed: int) -> None:
     share = random.choice([0.0, 0.2, 0.5, 1.0])
     placed = (np.arange(SPAN) < upto) & (np.repeat(random.random(SPAN // 4), 4) >= share)
     shapes = [
-        placed, ~placed & (np.arange(SPAN) < upto), ~placed, np.zeros(SPAN, bool), np.ones(SPAN, bool),
-        random.random(SPAN) < share, placed ^ (random.random(SPAN) < 0.01), np.arange(SPAN) < upto,
-    ]  # fmt: skip
+        placed,
+        ~placed & (np.arange(SPAN) < upto),
+        ~placed,
+        np.zeros(SPAN, bool),
+        np.ones(SPAN, bool),
+        random.random(SPAN) < share,
+        placed ^ (random.random(SPAN) < 0.01),
+        np.arange(SPAN) < upto,
+    ]
     told = {"placed": placed} | {one: shapes[i] for i, one in enumerate(ASPECTS[1:])}
     if seed % 3 == 0:
         told["placed"] = shapes[int(random.integers(len(shapes)))]

@@ -161,16 +161,26 @@ def told(seen: list[Seen], where: Where) -> tuple[list[Run], list[Irregular]]:
         elif record.home != where:
             odd.append(
                 Irregular(
-                    index, offset, "relocated", checksum(record), record.writer, record.seq, record.home.topic,
+                    index,
+                    offset,
+                    "relocated",
+                    checksum(record),
+                    record.writer,
+                    record.seq,
+                    record.home.topic,
                     record.home.partition,
                 )
-            )  # fmt: skip
+            )
         else:
             last = runs[-1] if runs else None
             follows = last is not None and not (odd and odd[-1].index == index - 1)
-            if follows and last is not None and last.offset is not None and (
-                last.writer, last.seq + last.length, last.offset + last.length
-            ) == (record.writer, record.seq, offset):  # fmt: skip
+            if (
+                follows
+                and last is not None
+                and last.offset is not None
+                and (last.writer, last.seq + last.length, last.offset + last.length)
+                == (record.writer, record.seq, offset)
+            ):
                 runs[-1] = last._replace(length=last.length + 1)
             else:
                 runs.append(Run(record.writer, record.seq, offset, 1))

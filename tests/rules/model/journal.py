@@ -78,10 +78,18 @@ class Journal:
         return process
 
     def write(
-        self, process: Process, f: Any, parts: Mapping[Where, Mapping[str, Any]] | None = None, *,
-        type: Any = "ok", invoked: float | None = None, completed: float | None = None, ended: float | None = None,
-        op: int | None = None, **common: Any,
-    ) -> int:  # fmt: skip
+        self,
+        process: Process,
+        f: Any,
+        parts: Mapping[Where, Mapping[str, Any]] | None = None,
+        *,
+        type: Any = "ok",
+        invoked: float | None = None,
+        completed: float | None = None,
+        ended: float | None = None,
+        op: int | None = None,
+        **common: Any,
+    ) -> int:
         """One operation: a row for each partition in `parts` (all of them, without). Times are true times; `ended` is
         when a transaction's end was invoked. Returns the operation's number."""
         invoked = self.time if invoked is None else invoked
@@ -96,12 +104,24 @@ class Journal:
         for where, part in ({place: {} for place in self.places} if parts is None else parts).items():
             self.rows.append(
                 Slice(
-                    cluster="c", topic_id=where.topic_id, topic=where.topic, partition=where.partition, run="run",
-                    process=process.number, op=op, slice=process.slices[where], f=f, type=type,
-                    invoked=host.wall(invoked), completed=host.wall(completed), boot=host.name,
-                    mono_invoked=host.mono(invoked), mono_completed=host.mono(completed), **{**common, **part},
+                    cluster="c",
+                    topic_id=where.topic_id,
+                    topic=where.topic,
+                    partition=where.partition,
+                    run="run",
+                    process=process.number,
+                    op=op,
+                    slice=process.slices[where],
+                    f=f,
+                    type=type,
+                    invoked=host.wall(invoked),
+                    completed=host.wall(completed),
+                    boot=host.name,
+                    mono_invoked=host.mono(invoked),
+                    mono_completed=host.mono(completed),
+                    **{**common, **part},
                 )
-            )  # fmt: skip
+            )
             process.slices[where] += 1
         return op
 

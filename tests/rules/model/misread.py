@@ -255,8 +255,9 @@ def own(world: World, dice: Random) -> Expected:
     # Polled, it counts as part of the log, and the others wait for it where nothing follows.
     expected = Expected(may=REREAD, conditions=Expected().conditions | {"stuck-consumer"})
     for i in range(2):
-        expected.add("precommitted-read", where, run.writer, run.seq + i, transactor.process.number,
-                     transactor.process.ops - 1)  # fmt: skip
+        expected.add(
+            "precommitted-read", where, run.writer, run.seq + i, transactor.process.number, transactor.process.ops - 1
+        )
     return expected
 
 

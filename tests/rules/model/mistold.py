@@ -295,10 +295,12 @@ def abort_position(world: World, dice: Random) -> Expected:
     world.journal.write(process, "start", kind="aborts", settings={})
     txn = 900_000 + dice.randrange(1000)
     world.journal.write(
-        process, "position",
+        process,
+        "position",
         {where: {"position_before": before, "reached": reached, "position_after": after}},
-        txn=txn, rebalanced=dice.random() < 0.5,
-    )  # fmt: skip
+        txn=txn,
+        rebalanced=dice.random() < 0.5,
+    )
     world.journal.write(process, "close")
     process.closed = world.journal.time
     expected = Expected()

@@ -104,9 +104,7 @@ def relocated(world: World, dice: Random) -> Expected:
     partition = world.cluster.partitions[other]
     partition.log.append(Record(record.writer, record.seq, where))
     expected = Expected(may=ORDER)
-    expected.add(
-        "relocated-write", other, record.writer, where.topic, where.partition, record.seq, partition.end - 1
-    )  # fmt: skip
+    expected.add("relocated-write", other, record.writer, where.topic, where.partition, record.seq, partition.end - 1)
     return expected
 
 

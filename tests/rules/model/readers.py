@@ -60,8 +60,11 @@ class Reader(Client):
         for where, (records, after) in seen.items():
             polled, odd = told(records, where)
             parts[where] = {
-                "polled": polled, "irregular": odd, "position_before": self.position[where], "position_after": after,
-            }  # fmt: skip
+                "polled": polled,
+                "irregular": odd,
+                "position_before": self.position[where],
+                "position_after": after,
+            }
             if type == "ok":
                 self.position[where] = after
         return self.write("poll", parts, type=type, mode=self.mode, isolation=self.isolation, **more)

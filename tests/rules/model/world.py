@@ -34,9 +34,30 @@ class Turn(NamedTuple):
 
 
 WHO = (
-    "w1", "w1", "w2", "n1", "t1", "t1", "t1", "t2", "t2", "x1", "x1", "r1", "r1", "r2", "u1", "g1", "g2", "audit",
-    "rebalance", "retention", "tick", "tick", "tick",
-)  # fmt: skip
+    "w1",
+    "w1",
+    "w2",
+    "n1",
+    "t1",
+    "t1",
+    "t1",
+    "t2",
+    "t2",
+    "x1",
+    "x1",
+    "r1",
+    "r1",
+    "r2",
+    "u1",
+    "g1",
+    "g2",
+    "audit",
+    "rebalance",
+    "retention",
+    "tick",
+    "tick",
+    "tick",
+)
 
 
 def turns(seed: int, count: int) -> list[Turn]:
@@ -62,15 +83,15 @@ class World:
         self.transactors = [Transactor(self, "t1", a, reads=topic), Transactor(self, "t2", b)]
         self.transform = Transform(self, "x1", b, PLACES[0], PLACES[2])
         self.readers = [
-            Reader(self, "r1", a), Reader(self, "r2", b), Reader(self, "u1", a, isolation="read_uncommitted")
-        ]  # fmt: skip
+            Reader(self, "r1", a),
+            Reader(self, "r2", b),
+            Reader(self, "u1", a, isolation="read_uncommitted"),
+        ]
         self.audit = Audit(self, "audit", a)
         self.clients: dict[str, Client] = {
             c.name: c
-            for c in (
-                *self.writers, *self.transactors, self.transform, *self.readers, *self.group.members, self.audit
-            )
-        }  # fmt: skip
+            for c in (*self.writers, *self.transactors, self.transform, *self.readers, *self.group.members, self.audit)
+        }
         for client in self.clients.values():
             client.open()
         self.group.rebalance(Random(0))

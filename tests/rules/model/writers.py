@@ -189,10 +189,18 @@ class Transactor(Writer):
             return None
         more.setdefault("completed", self.world.journal.time)
         return self.write(
-            "txn", parts, type=type, txn=transaction.number, txn_intent=intent, invoked=self.began, mode=self.mode,
-            txn_partitions=[tuple(where) for where in touched], transactional_id=self.transactional_id,
-            isolation="read_committed", **more,
-        )  # fmt: skip
+            "txn",
+            parts,
+            type=type,
+            txn=transaction.number,
+            txn_intent=intent,
+            invoked=self.began,
+            mode=self.mode,
+            txn_partitions=[tuple(where) for where in touched],
+            transactional_id=self.transactional_id,
+            isolation="read_committed",
+            **more,
+        )
 
     mode = "assign"
 

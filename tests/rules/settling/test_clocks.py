@@ -24,9 +24,12 @@ def timed(boot: str, wall: float, mono: float) -> dict[str, Any]:
     """An operation of a millisecond that ends then."""
     at, ns = START + timedelta(seconds=wall), round(mono * 1e9)
     return {
-        "boot": boot, "invoked": at - timedelta(milliseconds=1), "completed": at, "mono_invoked": ns - 1_000_000,
+        "boot": boot,
+        "invoked": at - timedelta(milliseconds=1),
+        "completed": at,
+        "mono_invoked": ns - 1_000_000,
         "mono_completed": ns,
-    }  # fmt: skip
+    }
 
 
 def taken(state: State, h: History) -> Columns:

@@ -19,9 +19,12 @@ def timed(boot: str, seconds: float, behind: float = 0.0) -> dict[str, Any]:
     at = START + timedelta(seconds=seconds - behind)
     ns = round(seconds * 1e9)
     return {
-        "boot": boot, "invoked": at - timedelta(milliseconds=1), "completed": at, "mono_invoked": ns - 1_000_000,
+        "boot": boot,
+        "invoked": at - timedelta(milliseconds=1),
+        "completed": at,
+        "mono_invoked": ns - 1_000_000,
         "mono_completed": ns,
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize(

@@ -222,15 +222,22 @@ def test_what_a_late_reader_was_shown_contradicts_what_everybody_else_was(
     listed = " and ".join(f"{one['writer']}/{one['seq']}" for one in values)
     expected = [
         Told(
-            "inconsistent-offsets", (offset,), f"offset {offset} holds 2 values: {listed}",
-            {"offset": offset, "values": values}, then,
+            "inconsistent-offsets",
+            (offset,),
+            f"offset {offset} holds 2 values: {listed}",
+            {"offset": offset, "values": values},
+            then,
         )
-    ]  # fmt: skip
+    ]
     if writer == "w":
         twice = Told(
-            "duplicate", (W, 5), f"value {W}/5 stands at offsets 5 and 6",
-            {"writer": W, "seq": 5, "offsets": [5, 6]}, then, context={"idempotent": "true"},
-        )  # fmt: skip
+            "duplicate",
+            (W, 5),
+            f"value {W}/5 stands at offsets 5 and 6",
+            {"writer": W, "seq": 5, "offsets": [5, 6]},
+            then,
+            context={"idempotent": "true"},
+        )
         expected = [twice, *expected]
     assert told == expected
 

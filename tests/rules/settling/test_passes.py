@@ -165,9 +165,13 @@ def test_the_last_pass_of_each_offset_is_remembered_and_when_the_first_was() -> 
     for one in (went(0, 10, 1), went(10, 20, 2), went(5, 12, 3), went(4, 30, 1)):
         passes.remember(state, one)
     assert kept(state) == [
-        (0, 4, 1, 1, 0, 1), (4, 5, 1, 1, 0, 1), (5, 10, 3, 3, 0, 1), (10, 12, 3, 3, 0, 1), (12, 20, 2, 2, 0, 1),
+        (0, 4, 1, 1, 0, 1),
+        (4, 5, 1, 1, 0, 1),
+        (5, 10, 3, 3, 0, 1),
+        (10, 12, 3, 3, 0, 1),
+        (12, 20, 2, 2, 0, 1),
         (20, 30, 1, 1, 0, 1),
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -196,10 +200,8 @@ def test_whatever_is_passed_together_or_apart_each_offset_tells_its_last_and_its
     known = kept(state)
     assert all(one[1] <= two[0] for one, two in pairwise(known)) and len(known) <= EXACT
     assert {
-        offset: (since, until, boot, by)
-        for start, end, since, until, boot, by in known
-        for offset in range(start, end)
-    } == {offset: (*told, first[offset]) for offset, told in last.items()}  # fmt: skip
+        offset: (since, until, boot, by) for start, end, since, until, boot, by in known for offset in range(start, end)
+    } == {offset: (*told, first[offset]) for offset, told in last.items()}
 
 
 def test_what_a_reader_goes_over_without_a_break_within_a_second_is_one_pass() -> None:

@@ -278,13 +278,18 @@ def test_a_step_over_what_a_late_host_alone_tells_of_is_judged_when_that_comes(l
     r = number("r")
     values = 2 if late == "acknowledgement" else 1
     assert (found.subject, found.message) == (
-        (r, skip.op), f"process {r} went from offset 29 to 32 over {values} known values"
-    )  # fmt: skip
+        (r, skip.op),
+        f"process {r} went from offset 29 to 32 over {values} known values",
+    )
     assert 40 <= second(found) <= 45
     assert found.evidence == {
-        "process": r, "op": skip.op, "previous_op": skip.op - 1, "previous_offset": 29, "offset": 32,
+        "process": r,
+        "op": skip.op,
+        "previous_op": skip.op - 1,
+        "previous_offset": 29,
+        "offset": 32,
         "skipped": [{"offset": 30 + i, "writer": number("v"), "seq": i} for i in range(values)],
-    }  # fmt: skip
+    }
     assert found.context == {"mode": "assign"}
 
 

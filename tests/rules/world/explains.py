@@ -6,10 +6,15 @@ from tests.rules.world.faults import Planted
 
 ORDER = frozenset(
     {
-        "poll-skip", "int-poll-skip", "nonmonotonic-poll", "int-nonmonotonic-poll",
-        "nonmonotonic-send", "int-nonmonotonic-send", "int-send-skip",
+        "poll-skip",
+        "int-poll-skip",
+        "nonmonotonic-poll",
+        "int-nonmonotonic-poll",
+        "nonmonotonic-send",
+        "int-nonmonotonic-send",
+        "int-send-skip",
     }
-)  # fmt: skip
+)
 LOST = frozenset({"lost-write", "poll-skip", "int-poll-skip"})
 
 EXPLAINS: dict[str, frozenset[str]] = {

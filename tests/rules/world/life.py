@@ -141,11 +141,23 @@ class Life:
         same = boot is self.boot
         for p in op.partitions:
             row = Slice(
-                cluster="c", topic_id=self.topic_id, topic="topic", partition=p, run="run", process=self.process,
-                op=op.number, slice=self._slices[p], f=op.f, type=type, invoked=op.wall, completed=completed,
-                boot=self.boot.id, mono_invoked=op.mono, mono_completed=boot.mono(now) if same else None,
+                cluster="c",
+                topic_id=self.topic_id,
+                topic="topic",
+                partition=p,
+                run="run",
+                process=self.process,
+                op=op.number,
+                slice=self._slices[p],
+                f=op.f,
+                type=type,
+                invoked=op.wall,
+                completed=completed,
+                boot=self.boot.id,
+                mono_invoked=op.mono,
+                mono_completed=boot.mono(now) if same else None,
                 **{**op.more, **all_, **each.get(p, {})},
-            )  # fmt: skip
+            )
             self._slices[p] += 1
             self.entries.append(Entry(row, op.invoked, now))
 

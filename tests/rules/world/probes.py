@@ -98,9 +98,13 @@ class Probe:
             return
         self.cluster = self.world.cluster
         self.life = Life(
-            self.host, self.world.new_process(), self.name, self.habits.kind,
-            len(self.cluster.partitions), self.cluster.topic_id,
-        )  # fmt: skip
+            self.host,
+            self.world.new_process(),
+            self.name,
+            self.habits.kind,
+            len(self.cluster.partitions),
+            self.cluster.topic_id,
+        )
         self.lives.append(self.life)
         self.host.lives.append(self.life)
         after = self.random.randrange(500 * MILLISECOND)
@@ -271,8 +275,10 @@ def poll(probe: Probe, life: Life, positions: dict[int, int], **more: Any) -> Ge
             else probe.cluster.fetch(p, position, habits.isolation, habits.most, probe.name)
         )
         each[p] = {
-            "polled": runs_of(fetched.records), "position_before": position, "position_after": fetched.position,
-        }  # fmt: skip
+            "polled": runs_of(fetched.records),
+            "position_before": position,
+            "position_after": fetched.position,
+        }
         after[p] = fetched.position
     op.results = each
     yield back

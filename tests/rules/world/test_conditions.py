@@ -19,8 +19,10 @@ def two_hosts(skew: int, *silences: Silence) -> World:
     """The second host has a reader of its own, and a clock that is so many seconds ahead."""
     here, there = HostPlan("h0", {}), HostPlan("h1", {}, skew=skew * SECOND)
     here.probes |= {
-        "w1": Habits("writer", period=PERIOD), "r1": Habits("reader"), "observer": Habits("observer"),
-    }  # fmt: skip
+        "w1": Habits("writer", period=PERIOD),
+        "r1": Habits("reader"),
+        "observer": Habits("observer"),
+    }
     there.probes |= {"n1": Habits("reader", silences=list(silences))}
     return World(Plan(7, 300 * SECOND, [here, there])).run()
 

@@ -40,9 +40,12 @@ class TransactionalWriter(Probe):
         cluster.begin(txn, self.name)
         self.world.kernel.at(self.now + TIMEOUT, partial(self._expire, cluster, txn))
         op = life.invoke(
-            "txn", self.partitions, transactional_id=self.name, txn=txn,
+            "txn",
+            self.partitions,
+            transactional_id=self.name,
+            txn=txn,
             txn_partitions=[("topic", p) for p in self.partitions],
-        )  # fmt: skip
+        )
         commit = self.random.random() >= self.habits.aborts
         op.more["txn_intent"] = "commit" if commit else "abort"
         fenced = False

@@ -137,9 +137,16 @@ class World:
     def _host(self, number: int, h: HostPlan) -> None:
         clock = WallClock(h.skew, h.drift, h.jumps)
         host = Host(
-            self.kernel, h.name, number, clock, random.Random(f"{self.seed}/{h.name}"), self._deliver, h.drift, h.away,
+            self.kernel,
+            h.name,
+            number,
+            clock,
+            random.Random(f"{self.seed}/{h.name}"),
+            self._deliver,
+            h.drift,
+            h.away,
             h.frozen,
-        )  # fmt: skip
+        )
         self.hosts.append(host)
         for name, habits in h.probes.items():
             probe = self.probes[name] = KINDS[habits.kind](self, host, name, habits)

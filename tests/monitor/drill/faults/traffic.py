@@ -74,9 +74,16 @@ class Traffic:
 
     def _write(self) -> None:
         producer = Producer(
-            {**QUIET, "bootstrap.servers": self._bootstrap, "enable.idempotence": True, "linger.ms": 5,
-             "message.timeout.ms": 120_000, "socket.timeout.ms": 5_000, **FRESH}
-        )  # fmt: skip
+            {
+                **QUIET,
+                "bootstrap.servers": self._bootstrap,
+                "enable.idempotence": True,
+                "linger.ms": 5,
+                "message.timeout.ms": 120_000,
+                "socket.timeout.ms": 5_000,
+                **FRESH,
+            }
+        )
 
         def delivered(error: KafkaError | None, message: Message) -> None:
             if error is None:
@@ -100,9 +107,17 @@ class Traffic:
 
     def _poll(self, group: str, read: Counter[int]) -> None:
         consumer = Consumer(
-            {**QUIET, "bootstrap.servers": self._bootstrap, "group.id": group, "auto.offset.reset": "earliest",
-             "isolation.level": "read_committed", "session.timeout.ms": 6_000, "socket.timeout.ms": 5_000, **FRESH}
-        )  # fmt: skip
+            {
+                **QUIET,
+                "bootstrap.servers": self._bootstrap,
+                "group.id": group,
+                "auto.offset.reset": "earliest",
+                "isolation.level": "read_committed",
+                "session.timeout.ms": 6_000,
+                "socket.timeout.ms": 5_000,
+                **FRESH,
+            }
+        )
         if read is self.read:
             consumer.assign([TopicPartition(self._topic, number, 0) for number in range(self._partitions)])
         else:

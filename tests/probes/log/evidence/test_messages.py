@@ -16,11 +16,22 @@ from tests.probes.log.lives import BEGIN
 def rows(count: int, process: int = 1) -> pa.Table:
     return to_table(
         Slice(
-            cluster="c", topic_id="t", topic="probe", partition=0, run="run", process=process, op=n, slice=n, f="send",
-            type="ok", invoked=BEGIN, completed=BEGIN, sent=(Run(process, n * 7919, n, 3),),
+            cluster="c",
+            topic_id="t",
+            topic="probe",
+            partition=0,
+            run="run",
+            process=process,
+            op=n,
+            slice=n,
+            f="send",
+            type="ok",
+            invoked=BEGIN,
+            completed=BEGIN,
+            sent=(Run(process, n * 7919, n, 3),),
         )
         for n in range(count)
-    )  # fmt: skip
+    )
 
 
 def taken(assembly: Assembly, told: list[tuple[int, list[tuple[str, bytes]], memoryview]]) -> list[Append]:
