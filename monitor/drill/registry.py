@@ -101,6 +101,7 @@ TABLE: Final = (
     "quota",
     "leaderless-transaction",
     "recreated-topic",
+    "foreign-flood",
 )
 
 EVERY: Final = tuple(
