@@ -89,14 +89,15 @@ def known_here(told: int | Mapping[str, str], monkeypatch: pytest.MonkeyPatch) -
 class Proxy(ThreadingHTTPServer):
     """Passes requests on. `unavailable` of them are answered 503 instead, and while it is `away` none is answered; of
     `lost` commits the answer never comes. `refusal`, where it is set, is the answer to everything. With `overwrites` an
-    object is put although there is one. `without`: what is below a path with these words in it is answered 503."""
+    object is put although there is one. `without`: what is below a path with these words in it is answered 503. Where
+    it is `verbose`, it prints what it is asked for."""
 
     daemon_threads = True
 
     def __init__(self, port: int) -> None:
         super().__init__(("127.0.0.1", 0), _Pass)
         self.behind, self.unavailable, self.lost, self.delay = port, 0, 0, 0.0
-        self.away = self.overwrites = False
+        self.away = self.overwrites = self.verbose = False
         self.refusal: tuple[int, bytes] | None = None
         self.without: str | None = None
 
@@ -118,6 +119,8 @@ class _Pass(BaseHTTPRequestHandler):
 
     def _pass(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        if self.server.verbose:
+            print(self.command, self.path, flush=True)
         time.sleep(self.server.delay)
         if self.server.away:
             self.close_connection = True

@@ -28,7 +28,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from rules.vocabulary.table_errors import in_words
@@ -39,6 +39,9 @@ RENEW: Final = 2.0
 HOLD: Final = 9.0
 WAIT: Final = 12.0
 """Seconds."""
+
+CLEANED_EVERY: Final = 100
+"""Commits."""
 
 _ASKING: Final = {"max_retries": "5", "retry_timeout": "3s", "connect_timeout": "2s", "timeout": "3s"}
 """Storage options: an answer that comes later is of no use."""
@@ -208,21 +211,26 @@ class Lease:
         """Put the commit that follows; False where another one was put in its place."""
 
         def put() -> bool:
-            newest, attempt = self._newest(), uuid.uuid4().hex
-            if newest.version != after and newest.by != self.holder:  # else the answer to ours was lost
-                return False
-            assert self._table is not None
+            # Where ours is the newest that we have seen, the store refuses the next one if it no longer is.
+            if self._table is None or self._table.version() != after:
+                newest = self._newest()
+                if newest.version != after and newest.by != self.holder:  # else the answer to ours was lost
+                    return False
+            table, attempt = self._table, uuid.uuid4().hex
+            assert table is not None
             told = {"holder": holder, "called": self._called, "by": self.holder, "attempt": attempt, "home": self.home}
             properties = CommitProperties(custom_metadata=told, max_commit_retries=0)
+            hooks = PostCommitHookProperties(cleanup_expired_logs=table.version() % CLEANED_EVERY == 0)
             try:
-                self._table.create_write_transaction([], "append", self._table.schema(), commit_properties=properties)
+                # Of all commits without rows the one after which the table knows that it is at its version.
+                table.alter.set_table_properties(
+                    _PROPERTIES, commit_properties=properties, post_commithook_properties=hooks
+                )
             except CommitFailedError:
                 newest = self._newest()
                 if newest.attempt != attempt:
                     return False
-                self._version = newest.version
-            else:
-                self._version = newest.version + 1
+            self._version = table.version()
             return True
 
         return bool(self._asked(put))

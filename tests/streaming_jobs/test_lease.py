@@ -7,7 +7,9 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import takewhile
 from threading import Thread
+from typing import IO
 
 import pytest
 
@@ -47,16 +49,17 @@ def tables(server: int, request: pytest.FixtureRequest, monkeypatch: pytest.Monk
 
 
 @contextmanager
-def losing_answers(server: int, lost: int) -> Iterator[int]:
-    """A proxy that loses the answers to so many commits, in a process of its own: deltalake holds the interpreter while
-    it reads what a commit says."""
+def proxied(server: int, **manners: object) -> Iterator[tuple[int, IO[str]]]:
+    """A proxy with these manners (its attributes): its port, and what it prints. In a process of its own: deltalake
+    holds the interpreter while it reads what a commit says."""
     runs = (
         "from tests.object_store import Proxy\n"
-        f"proxy = Proxy({server}); proxy.lost = {lost}; print(proxy.server_port, flush=True); proxy.serve_forever()"
+        f"proxy = Proxy({server}); proxy.__dict__.update({manners!r}); print(proxy.server_port, flush=True)\n"
+        "proxy.serve_forever()"
     )
     with subprocess.Popen([sys.executable, "-c", runs], cwd=CHECKOUT, stdout=subprocess.PIPE, text=True) as proxy:
         assert proxy.stdout is not None
-        yield int(proxy.stdout.readline())
+        yield int(proxy.stdout.readline()), proxy.stdout
         proxy.kill()
 
 
@@ -122,7 +125,7 @@ def test_of_many_who_try_at_once_one_has_it(tables: TableUrl) -> None:
 def test_a_renewal_whose_answer_is_lost_is_one(tables: TableUrl, server: int, monkeypatch: pytest.MonkeyPatch) -> None:
     here = Clock(0.0)
     lease = Lease(tables, here)
-    with losing_answers(server, 2) as port:  # of the commit that makes the table, and of the one that takes it
+    with proxied(server, lost=2) as (port, _):  # of the commit that makes the table, and of the one that takes it
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{port}")
         assert lease.take()
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server}")
@@ -130,6 +133,36 @@ def test_a_renewal_whose_answer_is_lost_is_one(tables: TableUrl, server: int, mo
     again = Lease(tables, Clock(0.0))
     assert not again.take()
     assert again.seen is not None and again.seen.holder == lease.holder
+
+
+def test_a_renewal_asks_the_store_little(tables: TableUrl, server: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store that answers in a second would else be too slow for `HOLD`, and each question costs money."""
+    lease = Lease(tables, Clock(0.0))
+    with proxied(server, verbose=True) as (port, asked):
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{port}")
+        assert lease.take()
+        for _ in range(3):
+            lease.renew()
+        lease.require()
+        (tables / "over").exists()
+        questions = list(takewhile(lambda line: "/over" not in line, asked))
+    commits = [i for i, line in enumerate(questions) if line.startswith("PUT")]
+    assert len(commits) == 1 + 1 + 3, "of the table, of who takes it, and of each renewal"
+    assert commits[-1] - commits[-4] <= 3 * 5 + 1, "one of them looks for what has expired"
+
+
+def test_one_that_was_taken_from_is_refused_by_the_store(tables: TableUrl) -> None:
+    """It has not looked since, and puts what follows its own last commit."""
+    here, there = Clock(0.0), Clock(0.0)
+    lease, other = Lease(tables, here), Lease(tables, there)
+    assert lease.take() and not other.take()
+    there.now += WAIT
+    assert other.take()
+    lease.renew()
+    assert lease.lost is not None and "another monitor" in lease.lost
+    other.renew()
+    assert other.lost is None
+    other.require()
 
 
 def test_a_store_that_is_away_holds_up_what_is_written_until_it_is_back(
