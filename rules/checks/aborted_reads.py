@@ -10,29 +10,43 @@ precommitted-read: an operation of any outcome polled a value that it sends itse
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
 
 from rules.arrays import intervals
 from rules.arrays.columns import Columns, Runs
-from rules.arrays.intervals import among, indices
+from rules.arrays.intervals import EMPTY, Ints, among, indices
 from rules.checks import transaction_evidence
 from rules.kept.check import Check, News
 from rules.kept.chunks import Values, values
+from rules.kept.codec import Table
 from rules.kept.report import Report
-from rules.kept.state import Polls
+from rules.kept.state import Polls, State, concat, take
 
 CONTEXT: Final = {"isolation": "read_committed"}
+
+
+SHOWN_KEPT: Final = 1_024
+
+
+@dataclass(slots=True)
+class Shown(Table):
+    """Values of which `G1a` was told at this log time."""
+
+    writer: Ints = field(default_factory=lambda: EMPTY)
+    seq: Ints = field(default_factory=lambda: EMPTY)
+    at: Ints = field(default_factory=lambda: EMPTY)
 
 
 @dataclass(slots=True)
 class AbortedReads:
     """`failed`: how many sent records certainly failed, since the start. What failed and what was exposed stands in the
-    chunks of the values, one bit each."""
+    chunks of the values, one bit each. `shown`: the newest of those, at most `SHOWN_KEPT`, for what they explain."""
 
     failed: int = 0
+    shown: Shown = field(default_factory=Shown)
 
 
 def arrive(own: AbortedReads, new: News) -> None:
@@ -61,18 +75,30 @@ def _read_aborted(own: AbortedReads, new: News) -> None:
     found = chunks.lacking("exposed", found)
     chunks.add("exposed", found)
     now = int(columns.completed.max())
+    fresh: list[tuple[int, int, int]] = []
     for writer, start, end in zip(*(a.tolist() for a in found), strict=True):
         for seq in report.each("G1a", start, end, CONTEXT):
-            at, evidence = _who(new, writer, seq)
+            known, evidence = _who(new, writer, seq)
+            at = known if known >= 0 else now
+            fresh.append((writer, seq, at))
             told = transaction_evidence.of_value(new.state, new.chunks, writer, seq)
             report.add(
                 "G1a",
                 (writer, seq),
                 f"value {writer}/{seq} was polled, and its write failed or its transaction aborted{told.words}",
-                at=at if at >= 0 else now,
+                at=at,
                 evidence={"writer": writer, "seq": seq} | evidence | told.evidence,
                 context=CONTEXT,
             )
+
+    columns_of = np.array(fresh, np.int64).reshape(-1, 3).T
+    own.shown = take(concat(own.shown, Shown(*columns_of)), slice(-SHOWN_KEPT, None))
+
+
+def shown_by(state: State, at: int) -> Shown:
+    """The values of which it is known by this log time that they were aborted, and shown to somebody."""
+    own = state.checks.get(CHECK.name)
+    return take(own.shown, own.shown.at <= at) if own is not None else Shown()
 
 
 def _who(new: News, writer: int, seq: int) -> tuple[int, dict[str, Any]]:

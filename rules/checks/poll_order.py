@@ -40,6 +40,7 @@ from rules.checks import log_ends
 from rules.checks.poll_steps import (
     explained,
     over_a_cut,
+    over_aborted,
     place_of,
     report_back,
     report_step,
@@ -237,9 +238,10 @@ def _judge_blank(own: Steps, passage: Passage) -> None:
         skips[j] = seen.sure or (seen.unsure and not waits[j])
         if skips[j]:
             known, some = values_between(places, *seen.counted)
-            what = f"went from offset {blank.previous[j]} to {blank.first[j]} over {known} known values"
             at = int(blank.awaits[j])
             step = step_of(blank, j, known_by(passage.state.moved, at))
+            step, why = over_aborted(step, places, seen.counted, known, at, report)
+            what = f"went from offset {blank.previous[j]} to {blank.first[j]} over {known} known values{why}"
             report_step("poll-skip", step, what, at, report, {"skipped": some})
             if blank.subscribed[j] != MOVED:
                 report.recheck(int(low[j]), int(high[j]), int(blank.process[j]))
@@ -426,7 +428,8 @@ def _decide(
             end, begin = place_of(step.previous, previous[i]), place_of(step.first, first[i])
             if not bare[i]:
                 step = explained(step, report)
-            what = f"went from offset {end} to {begin} over {known} known values"
+            step, why = over_aborted(step, log, seen.counted, known, at, report)
+            what = f"went from offset {end} to {begin} over {known} known values{why}"
             report_step("poll-skip", step, what, at, report, {"skipped": some})
     if passage.advance is not None:
         left = sure & ~below & ~over

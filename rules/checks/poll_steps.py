@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from rules.arrays.intervals import Ints, indices
-from rules.checks import log_ends
+from rules.checks import aborted_reads, log_ends
 from rules.kept.report import Report
 from rules.kept.state import HELD_ON, Moved, Places, State, Transitions
 from rules.settling.window import duplicate_at, duplicate_in
@@ -53,6 +53,26 @@ def explained(step: Step, report: Report) -> Step:
         return step
     cause = identity("duplicate", here["cluster"], here["topic_id"], here["partition"], twice)
     return step._replace(implied_by=cause)
+
+
+def over_aborted(
+    step: Step, log: Places, counted: tuple[Ints, Ints], known: int, at: int, report: Report
+) -> tuple[Step, str]:
+    """Who leaves out what was aborted is right, and what is wrong is that others were shown it. Where all the `known`
+    values at the offsets `counted` are such: the step, explained by that, and what the message says of it."""
+    shown = aborted_reads.shown_by(report.state, at)
+    found: list[tuple[int, int, int]] = []
+    for low, high in zip(*counted, strict=True) if len(shown) else ():
+        for i in indices((log.offset < high) & (log.offset + log.length > low)).tolist():
+            offset = shown.seq + int(log.offset[i] - log.seq[i])
+            above = (shown.writer == log.writer[i]) & (offset >= max(low, log.offset[i]))
+            mine = indices(above & (offset < min(high, log.offset[i] + log.length[i])))
+            found += zip(offset[mine].tolist(), shown.writer[mine].tolist(), shown.seq[mine].tolist(), strict=True)
+    if len(found) < max(known, 1):
+        return step, ""
+    here, (_, writer, seq) = report.here, min(found)
+    cause = identity("G1a", here["cluster"], here["topic_id"], here["partition"], (writer, seq))
+    return step._replace(implied_by=cause), ", aborted ones, which others were shown"
 
 
 def place_of(offset: int, last: int) -> str:
