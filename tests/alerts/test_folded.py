@@ -1,0 +1,146 @@
+"""What explains other findings takes them under it: an outage what waits for it, a loss what was a sign of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from alerts.incidents.grouping import Incidents
+from alerts.incidents.incident import summary
+from rules.vocabulary.finding import identity
+from rules.vocabulary.times import micros
+from tests.alerts.findings import NOON
+from tests.alerts.test_incidents import AWAY, S, away, standing, told
+
+
+def test_what_an_outage_explains_is_folded_under_it_whichever_is_told_first() -> None:
+    stuck = [
+        told("stuck-consumer", n, at=1, event_="opened", partition=n, implied_by=AWAY, counted=counted)
+        for n, counted in ((0, 2), (1, 40))
+    ]
+    for events in ([*stuck[:1], away("opened", at=3), *stuck[1:]], [away("opened", at=1), *stuck]):
+        (one,) = standing(*events)
+        assert (one.id, one.anomaly, one.folded, one.standing) == (
+            AWAY,
+            "cluster-unreachable",
+            {"stuck-consumer": 2},
+            3,
+        )
+        assert one.findings == 3
+    ends = [replace(one, event="closed", counted=NOON + 70 * S, at=NOON + 69 * S) for one in stuck]
+    (one,) = standing(*events, away("closed", at=60))
+    assert one.open, "those that it explains still stand"
+    (one,) = standing(*events, away("closed", at=60), *ends)
+    assert (one.open, one.until) == (False, NOON + 69 * S)
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (1, 2, 0), (1, 0, 2), (2, 1, 0)])
+def test_too_few_replicas_in_sync_explain_what_waits(order: tuple[int, ...]) -> None:
+    """In whatever order they are counted, and whether their partitions know why or not; and not what comes later."""
+    few = identity("under-min-isr", "c", "", -1, ())
+    evidence = {"since": micros(NOON + 8 * S), "in_sync": [1]}
+    events = [
+        told("under-min-isr", (), at=28, event_="opened", topic="", partition=-1, evidence=evidence),
+        told("stuck-consumer", 1, at=30, event_="opened", partition=1),
+        told("stuck-producer", 2, at=31, event_="opened", partition=2, implied_by=few),
+    ]
+    counted = [replace(events[n], counted=NOON + (31 + i) * S) for i, n in enumerate(order)]
+    (one,) = standing(*counted)
+    assert (one.anomaly, one.folded) == ("under-min-isr", {"stuck-consumer": 1, "stuck-producer": 1})
+    assert one.holds_since == NOON + 8 * S
+    over = replace(events[0], event="closed", at=NOON + 60 * S, counted=NOON + 62 * S)
+    found = standing(*counted, over, told("stuck-consumer", 5, at=200, event_="opened", partition=5))
+    assert [one.anomaly for one in found] == ["under-min-isr", "stuck-consumer"]
+
+
+def test_answers_held_back_explain_what_waits_for_them_and_no_transaction_that_hangs() -> None:
+    evidence = {"since": micros(NOON + 8 * S), "brokers": [1], "longest_s": 11.0}
+    held_back = told("throttled", (), at=28, event_="opened", topic="", partition=-1, evidence=evidence)
+    waits = [told(name, 1, at=39, event_="opened", partition=1) for name in ("stuck-consumer", "unseen")]
+    hangs = told("hanging-transaction", (), at=39, event_="opened", partition=2)
+    for events in ([held_back, *waits, hangs], [*waits, hangs, held_back]):
+        counted = [replace(one, counted=NOON + (40 + i) * S) for i, one in enumerate(events)]
+        found = {one.anomaly: one.folded for one in standing(*counted) if not one.absorbed}
+        assert found == {"throttled": {"stuck-consumer": 1, "unseen": 1}, "hanging-transaction": {}}
+
+
+def test_where_the_cluster_is_silent_as_well_what_waits_is_in_one_of_the_two() -> None:
+    few = told("under-min-isr", (), at=28, event_="opened", topic="", partition=-1)
+    stuck = told("stuck-consumer", 1, at=30, event_="opened", partition=1)
+    for events in ([few, away("opened", at=30), stuck], [away("opened", at=30), few, stuck]):
+        found = standing(*events)
+        assert {one.anomaly: one.folded for one in found} == {
+            "under-min-isr": {},
+            "cluster-unreachable": {"stuck-consumer": 1},
+        }
+
+
+def test_what_outlasts_its_cause_stands_for_itself() -> None:
+    explained = told("stuck-consumer", 1, at=2, event_="opened", implied_by=AWAY)
+    found = standing(
+        away("opened", at=1), explained, away("closed", at=60), told("stuck-consumer", 1, at=95, event_="opened")
+    )
+    assert [(one.anomaly, one.open, one.standing) for one in found] == [
+        ("cluster-unreachable", False, 0),
+        ("stuck-consumer", True, 1),
+    ]
+
+
+def test_a_whole_outage_in_one_batch_is_over_at_its_end() -> None:
+    """As after a catch-up, or of a kept log; the last event of a condition may name no cause any more."""
+    stuck = told("stuck-producer", 1, at=2, event_="opened", implied_by=AWAY)
+    events = [
+        stuck,
+        away("opened", at=3),
+        away("closed", at=60),
+        replace(stuck, event="closed", implied_by=None, at=NOON + 70 * S),
+    ]
+    incidents = Incidents()
+    incidents.take(replace(one, counted=NOON + 100 * S) for one in events)
+    (one,) = incidents.at(NOON + 100 * S)
+    assert (one.anomaly, one.standing, one.open, one.until) == ("cluster-unreachable", 0, False, NOON + 70 * S)
+
+
+def test_a_cause_that_never_comes_is_not_waited_for() -> None:
+    lonely = told("stuck-consumer", 1, event_="opened", implied_by=AWAY)
+    assert standing(lonely, now=61) == []
+    (one,) = standing(lonely, now=62)
+    assert (one.anomaly, one.since) == ("stuck-consumer", NOON)
+    ended = told("stuck-consumer", 1, at=20, event_="closed", implied_by=AWAY)
+    assert standing(lonely, ended, now=100) == [], "it has ended before"
+
+
+@pytest.mark.parametrize(
+    ("sign", "loss"),
+    [
+        ("poll-skip", "lost-write"),
+        ("inconsistent-offsets", "lost-write"),
+        ("int-poll-skip", "vanished-record"),
+    ],
+)
+def test_a_loss_is_told_also_where_a_sign_of_it_was_told_before(sign: str, loss: str) -> None:
+    """People are told of an incident when it begins, and not of what joins it."""
+    evidence = {"writer": 7, "seq": 1, "offset": 44}
+    seen = told(sign, 1, evidence={"skipped": [evidence]} if "skip" in sign else evidence)
+    lost, elsewhere = told(loss, 1, at=5, evidence=evidence), told(loss, 2, at=5, partition=4, evidence={})
+    (before,), after = standing(seen, now=4), standing(seen, lost, elsewhere, now=6)
+    assert summary(before) == f"{sign} in orders/3 (critical)"
+    assert [summary(one) for one in after] == [
+        summary(before),
+        f"{loss} in orders, 2 places (orders/3, orders/4) (critical)",
+    ]
+    assert not any(one.folded for one in after)
+
+
+@pytest.mark.parametrize("skipped", [5, 0])
+def test_a_sign_of_a_loss_that_was_told_is_folded_under_it(skipped: int) -> None:
+    """Also where both are found at one moment, whatever their ids."""
+    evidence = {"writer": 7, "seq": 1, "offset": 44}
+    lost = told("lost-write", 1, evidence=evidence)
+    for n in range(8):
+        skip = told("poll-skip", n, at=skipped, evidence={"skipped": [evidence]})
+        incidents = Incidents()
+        incidents.take([skip, lost])
+        (one,) = incidents.at(NOON + 6 * S)
+        assert (one.anomaly, dict(one.folded)) == ("lost-write", {"poll-skip": 1})
