@@ -60,7 +60,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from rules.arrays.columns import OFFSETS, OK, START, Columns
+from rules.arrays.columns import ASSIGN, CLOSE, COMMIT, OFFSETS, OK, REVOKE, START, SUBSCRIBE, TXN, Columns
 from rules.arrays.intervals import Bools, Ints, among, each, indices, some
 from rules.checks import invoked_commits, kept_commits, unknown_commits
 from rules.checks.commit_rows import NEVER, NO_BOOT, GroupRows, Reads
@@ -92,6 +92,8 @@ ASKED_AGAIN: Final = 8
 """Of the reads that wait, and tell one process less than it knew, so many of a group are judged at each step."""
 RETENTION: Final = "offsets_retention_minutes"
 """The setting by which the observer tells how long what groups have committed is kept."""
+_OF_GROUPS: Final = frozenset({START, ASSIGN, SUBSCRIBE, REVOKE, CLOSE, COMMIT, TXN})
+"""What tells of a group, or of all of them, without naming one."""
 
 
 # New rows
@@ -100,6 +102,8 @@ RETENTION: Final = "offsets_retention_minutes"
 def needs(own: Committed, asked: Asked) -> Iterable[str]:
     """The bitmaps of commits that are about to be written, and those of offsets that nobody is known to have
     committed lately."""
+    if _tell_of_no_group(asked.columns) and not len(own.waiting) and not invoked_commits.is_full(own.invoked, 0):
+        return ()
     groups = list(own.groups)
     rows = GroupRows(asked.columns, partial(number_of_group, groups))
     found: set[str] = set()
@@ -118,6 +122,11 @@ def needs(own: Committed, asked: Asked) -> Iterable[str]:
         for group in each(reads.group):
             found |= invoked_commits.chunks_of((groups[group] or "", ""), reads.offset[reads.group == group])
     return found
+
+
+def _tell_of_no_group(columns: Columns) -> bool:
+    """As most rows of most steps: they name none, and nobody begins, holds anything or commits."""
+    return columns.functions.isdisjoint(_OF_GROUPS) and not columns.tells("group")
 
 
 def _certainly_new(asked: Asked) -> Bools:
@@ -143,6 +152,9 @@ def arrive(own: Committed, new: News) -> None:
     if columns.tells("settings"):
         _note_retention(own, columns, seen)
         _note_made_anew(own, columns, new.where(START))
+    if _tell_of_no_group(columns):
+        own.invoked.full = invoked_commits.is_full(own.invoked, 0)
+        return
     rows = GroupRows(columns, partial(number_of_group, own.groups))
     new.report.drop("commits and readings of further groups", rows.unfollowed)
     kept_commits.note_members(own, rows.members(fresh))
