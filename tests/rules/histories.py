@@ -211,6 +211,13 @@ def singly(rows: Iterable[Slice]) -> Iterator[pa.Table]:
     return (table.slice(i, 1) for i in range(table.num_rows))
 
 
+def without(rows: Iterable[Slice], others: Iterable[Slice]) -> list[Slice]:
+    """The rows but these very ones. To compare rows by what they say takes longer, in a long history, than to judge
+    them."""
+    left_out = {id(row) for row in others}
+    return [row for row in rows if id(row) not in left_out]
+
+
 def found(findings: Sequence[Finding]) -> set[tuple[str, tuple[int | str, ...]]]:
     """(anomaly, subject) of the violations among them."""
     from rules.vocabulary.catalogue import CATALOGUE

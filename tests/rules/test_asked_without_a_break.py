@@ -9,7 +9,7 @@ import pytest
 
 from rules.checks.reachability import Side
 from rules.vocabulary.objectives import SECOND
-from tests.rules.histories import History, Store, number
+from tests.rules.histories import History, Store, number, without
 from tests.rules.test_late_evidence import Hosts
 from tests.rules.test_standstills import FEEDS, by_appends
 from tests.rules.whole import Told, whole
@@ -260,7 +260,7 @@ def test_who_was_unheard_and_asked_in_vain_all_the_time_is_told_when_its_log_com
     before = len(h.rows)
     h.go(60, west=False)
     late = [row for row in h.rows[before:] if row.process == number(WEST)]
-    h.rows = [row for row in h.rows if row not in late] + late
+    h.rows = without(h.rows, late) + late
     h.silent.clear()
     h.go(5, west=False)
     (one,) = told(by_appends(h))

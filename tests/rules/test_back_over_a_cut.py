@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.rules.histories import History, Store
+from tests.rules.histories import History, Store, without
 from tests.rules.log_end_histories import written_again
 from tests.rules.whole import in_any_way, whole
 
@@ -67,7 +67,7 @@ def test_it_waits_for_the_listings_that_tell_of_the_cut() -> None:
     for _ in range(5):
         h.mark(1.0)
     late = [row for row in h.rows if row.f == "offsets" and row.log_end in (7, 8)]
-    others = [row for row in h.rows if row not in late]
+    others = without(h.rows, late)
     store = Store()
     for i in range(0, len(others), 5):
         store.feed(others[i : i + 5])

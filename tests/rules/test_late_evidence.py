@@ -10,7 +10,7 @@ import pytest
 from rules.vocabulary.finding import Finding
 from rules.vocabulary.slices import Mark, Slice
 from rules.vocabulary.times import micros
-from tests.rules.histories import History, Store, number, singly
+from tests.rules.histories import History, Store, number, singly, without
 from tests.rules.liveness_of import at_once, events, row_by_row
 from tests.rules.whole import whole
 
@@ -352,7 +352,7 @@ def late_reader(h: Hosts, *, reads: bool) -> None:
     first = len(h.rows)
     i = traffic(h, 60, first=i, reads="rs" if reads else "s")
     late = [row for row in h.rows[first:] if row.process in (R, number("committer two"))]
-    h.rows = [row for row in h.rows if row not in late] + late
+    h.rows = without(h.rows, late) + late
     if not reads:
         h.poll("r", [("w", 10, 60, 10)])
     traffic(h, 5, first=i)
@@ -384,7 +384,7 @@ def test_readers_wait_for_the_observer_s_log_which_says_what_they_may_read() -> 
     first = len(h.rows)
     i = traffic(h, 60, first=i, reads="s")
     late = [row for row in h.rows[first:] if row.process in (number("observer"), number("committer two"))]
-    h.rows = [row for row in h.rows if row not in late] + late
+    h.rows = without(h.rows, late) + late
     traffic(h, 3, first=i, reads="s")
     assert events(row_by_row(h), "stuck-consumer") == [("opened", (R,), 41)]
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from rules.vocabulary.slices import Mark, Slice
-from tests.rules.histories import History, Store, number
+from tests.rules.histories import History, Store, number, without
 from tests.rules.liveness_of import at_once, row_by_row
 from tests.rules.test_late_evidence import Hosts
 from tests.rules.told_of_cases import lost_at
@@ -54,7 +54,7 @@ def history(hole: tuple[int, int], *, passes: Sequence[tuple[str, int]]) -> tupl
 def fed(h: History, late: Sequence[Slice], *, size: int = 9) -> Store:
     """In order, but for what is `late`, which comes just before the rows of the last second."""
     store = Store()
-    rows = [row for row in h.rows if row not in late]
+    rows = without(h.rows, late)
     for at in range(0, len(rows) - 3, size):
         store.feed(rows[at : min(at + size, len(rows) - 3)])
     store.feed(late)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.rules.histories import History, Store, number
+from tests.rules.histories import History, Store, number, without
 from tests.rules.liveness_of import at_once, row_by_row
 from tests.rules.told_of_cases import lost_at
 from tests.rules.whole import finished, whole
@@ -119,7 +119,7 @@ def test_what_retention_took_may_be_lost_as_long_as_a_reader_s_log_is_not_here(w
     for _ in range(5):
         h.observe(start=3, end=3)
         h.mark(10.0)
-    store.feed([row for row in h.rows if row not in late])
+    store.feed(without(h.rows, late))
     assert whole(store, NAMES) == []
     store.feed(late)
     store.feed([h.mark(1.0)])

@@ -8,7 +8,7 @@ import pytest
 
 from rules.vocabulary.slices import Mark, Slice
 from rules.vocabulary.times import micros
-from tests.rules.histories import START, History, Store, number
+from tests.rules.histories import START, History, Store, number, without
 from tests.rules.liveness_of import at_once, away_after_seconds, row_by_row
 from tests.rules.whole import Told, finished, in_any_way, live, whole
 
@@ -423,7 +423,7 @@ def in_two(h: History, late: list[Slice], *, marks: bool = True) -> list[Told]:
     store = Store()
     first = [row for row in h.rows if row not in late and (marks or row.f != "mark" or row.completed < h.at(5))]
     store.feed(first)
-    store.feed([row for row in h.rows if row not in first])
+    store.feed(without(h.rows, first))
     passes(h, 3)
     store.feed(h.rows[-3:])
     return [one for one in whole(store, [NAME]) if one.subject == (R1,)]
@@ -451,7 +451,7 @@ def test_a_failure_from_before_it_came_counts_no_more_whenever_it_is_known() -> 
     early = len(h.rows)
     failing(h, 1, first=6)
     store = Store()
-    store.feed([row for row in h.rows[:early] if row not in late])
+    store.feed(without(h.rows[:early], late))
     store.feed(late)
     passes(h, 3)
     store.feed(h.rows[early:])

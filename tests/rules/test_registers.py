@@ -26,7 +26,7 @@ from rules.vocabulary.finding import Finding
 from rules.vocabulary.objectives import Objectives
 from rules.vocabulary.slices import Mark, RegisterOp, Slice
 from rules.vocabulary.times import micros
-from tests.rules.histories import START, Store
+from tests.rules.histories import START, Store, without
 from tests.rules.linearizations import Steady, history, linearizable, op
 
 GRACE = 5
@@ -422,7 +422,7 @@ def test_nothing_is_said_before_the_writers_log_is_there() -> None:
     ]
     log = rows(ops, until=90)
     late = [row for row in log if row.process == A and row.f == "register"]
-    early = [row for row in log if row not in late]
+    early = without(log, late)
     store = Store()
     store.feed(early[: len(early) // 2])
     store.feed(early[len(early) // 2 :])

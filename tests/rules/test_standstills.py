@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rules.vocabulary.slices import Mark, Run
-from tests.rules.histories import History, Store, number
+from tests.rules.histories import History, Store, number, without
 from tests.rules.liveness_of import at_once, events
 from tests.rules.test_late_evidence import Hosts
 
@@ -73,7 +73,7 @@ class Two(Hosts):
         before = len(self.rows)
         self.go(seconds, *rest)
         late = [row for row in self.rows[before:] if row.process in (number("s"), number("q"), number("r"))]
-        self.rows = [row for row in self.rows if row not in late] + late
+        self.rows = without(self.rows, late) + late
         self.silent.clear()
 
 
@@ -136,7 +136,7 @@ def expelled(h: Two, *rest: str) -> None:
     then = int(h.time) + 1.2
     h.go(4, "s", "q", "r")
     late = [row for row in h.rows[before:] if row.process in (S, number("q"), number("r"))]
-    h.rows = [row for row in h.rows if row not in late] + late
+    h.rows = without(h.rows, late) + late
     for seconds, did in ((0.0, "revoke"), (0.02, "close")):
         at, told = h.at(then + seconds), h.at(then + 0.1 + 50 * seconds)
         h.row("s", did, invoked=at, completed=at, assigned=False)
@@ -173,7 +173,7 @@ def over_and_judged_late(h: Two, *rest: str, killed: bool) -> None:
     h.unheard.add("s")
     h.go(300, "s")
     late = [row for row in h.rows[before:] if row.process in (number("w"), number("observer"))]
-    h.rows = [row for row in h.rows if row not in late] + late
+    h.rows = without(h.rows, late) + late
     h.silent.clear()
     h.go(10, "s")
 

@@ -8,7 +8,7 @@ import pytest
 
 from rules.vocabulary.slices import Mark, Slice
 from rules.vocabulary.times import micros
-from tests.rules.histories import START, History, Store, number
+from tests.rules.histories import START, History, Store, number, without
 from tests.rules.liveness_of import at_once, events, row_by_row, shuffled
 from tests.rules.test_stability import born, held, looked_at, open_for_long, writes
 from tests.rules.whole import Told, whole
@@ -32,7 +32,7 @@ def in_parts(h: History, *late: Slice, after: float) -> Store:
     """All that is known by this second, in two steps, without what comes `late`; then that with the rest."""
     store = Store()
     early = [row for row in h.rows if row not in late and row.completed <= h.at(after)]
-    rest = [row for row in h.rows if row not in early]
+    rest = without(h.rows, early)
     for rows in (early, rest):
         store.feed(rows)
     return store
@@ -272,7 +272,7 @@ def test_nothing_is_told_before_log_time_has_come_so_far(answered: bool) -> None
     first = [row for row in h.rows if (row.f != "mark" or row.completed < h.at(5)) and row not in late]
     store.feed(first)
     assert told(store) == []
-    store.feed([row for row in h.rows if row not in first])
+    store.feed(without(h.rows, first))
     assert [event for event, _ in told(store)] == ([] if answered else ["opened"])
 
 

@@ -13,7 +13,7 @@ from rules.engine.order import KINDS
 from rules.kept.state import load
 from rules.vocabulary.slices import Mark, Run, Slice
 from tests.known import known
-from tests.rules.histories import Store, number
+from tests.rules.histories import Store, number, without
 from tests.rules.liveness_of import at_once, row_by_row
 from tests.rules.splits import fed_in_any_way
 from tests.rules.test_transforms import reflected_twice
@@ -204,7 +204,7 @@ def test_a_log_that_was_lost_before_anything_was_reflected_is_remembered(f: str,
     p.wait(45)
     rows = by_another_clock(p.rows, X, 0)
     late = [row for row in rows if row.boot == "c" and row.topic == "out"]
-    store.feed([row for row in rows if row not in late])
+    store.feed(without(rows, late))
     store.feed(late)
     assert [one.subject for one in whole(store, EOS)] == [("missing", "g", W, seq) for seq in expected]
 

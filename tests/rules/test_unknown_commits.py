@@ -16,7 +16,7 @@ from rules.kept.state import NEVER, State
 from rules.settling.gate import Gate
 from rules.vocabulary.slices import Mark, Slice
 from tests.rules.committed_offsets import VERDICTS, commit, on, read
-from tests.rules.histories import History, Store, number
+from tests.rules.histories import History, Store, number, without
 from tests.rules.liveness_of import row_by_row
 from tests.rules.whole import whole
 
@@ -155,7 +155,7 @@ def test_a_lost_commit_waits_for_what_tells_how_far_a_member_s_clock_is_ahead(
     at = len(h.rows)
     h.time = 121
     h.row("the committer here", "mark", **now("here"))
-    rows, more = [row for row in h.rows[:at] if row not in late], h.rows[at:]
+    rows, more = without(h.rows[:at], late), h.rows[at:]
     h.rows = rows
     store = row_by_row(h)
     lost = [("lost-commit", ("g", 1060, 1059))]

@@ -10,7 +10,7 @@ import pytest
 
 from rules.vocabulary.slices import Mark, Run, Slice
 from rules.vocabulary.times import micros
-from tests.rules.histories import START, History, Store, found, number
+from tests.rules.histories import START, History, Store, found, number, without
 from tests.rules.liveness_of import at_once, events, in_time
 from tests.rules.test_standstills import STUCK, Two, by_appends
 
@@ -70,7 +70,7 @@ class Full(Two):
                 self.short.append(f"short {self.lives} {second}")
                 late.append(self.start(self.short[-1], name="short"))
             self.go(1, "s", "q", "r")
-        self.rows = [row for row in self.rows if row not in late] + late
+        self.rows = without(self.rows, late) + late
         self.silent.clear()
 
     def room(self, *, error: str = "process-died", in_flight: float | None = None) -> None:
@@ -173,7 +173,7 @@ def test_also_where_the_rows_that_say_so_come_after_later_marks(fed: Callable[[H
     closed = [row for row in h.rows if row.f == "close"]
     at = h.rows.index(closed[-1])
     after = [i for i, row in enumerate(h.rows) if i > at and row.process == number("committer two")][4]
-    h.rows = [row for row in h.rows[:after] if row not in closed] + closed + h.rows[after:]
+    h.rows = without(h.rows[:after], closed) + closed + h.rows[after:]
     store = fed(h)
     assert [events(store, name) for name in WAITING] == [[], [], []]
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rules.vocabulary.slices import Mark, Slice
-from tests.rules.histories import History, Store, number
+from tests.rules.histories import History, Store, number, without
 from tests.rules.liveness_of import at_once, row_by_row
 from tests.rules.settling.going_on import W, going_on, lost
 from tests.rules.test_given_again import Boots
@@ -347,7 +347,7 @@ def test_a_step_waits_to_be_told_where_the_log_started_from_when_it_is_here(
         h.row("o", "offsets", log_start=0, log_end=5, last_stable=5)
         h.second()
     late = [row for row in h.rows[begun:] if row.process == number(who)]
-    h.rows = [row for row in h.rows if row not in late] + late
+    h.rows = without(h.rows, late) + late
     h.silent = set()
     for _ in range(30):
         h.row("o", "offsets", log_start=0, log_end=5, last_stable=5)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rules.vocabulary.slices import APPENDS_MISSING, Mark
-from tests.rules.histories import START, History, number
+from tests.rules.histories import START, History, number, without
 from tests.rules.settling.going_on import W, fed, going_on, lost, second
 
 
@@ -121,7 +121,7 @@ def test_a_hole_that_a_reader_passed_with_nothing_else_is_gone_over_by_its_next_
     h.send("w", 7, at=7)
     h.poll("r", [("w", 7, 1, 7)], position_before=7, position_after=8)
     going_on(h, 40, first=8)
-    store = fed([row for row in h.rows if row not in hidden])
+    store = fed(without(h.rows, hidden))
     assert lost(store) == ([(W, 6)] if found else [])
 
 
@@ -175,7 +175,7 @@ def test_one_that_lived_when_the_log_begins_is_waited_for_from_the_beginning() -
     going_on(h, 90, first=0, lose=[20])
     h.poll("q", [])
     going_on(h, 30, first=90)
-    store = fed([row for row in h.rows if row not in hidden], 10_000)
+    store = fed(without(h.rows, hidden), 10_000)
     assert lost(store) == []
     store.feed(hidden)
     assert lost(store) == [(W, 20)]

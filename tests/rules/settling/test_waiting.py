@@ -11,7 +11,7 @@ from rules.kept.chunks import SPAN
 from rules.kept.state import load
 from rules.vocabulary.slices import Mark, Slice
 from rules.vocabulary.times import micros
-from tests.rules.histories import START, History, Store, number
+from tests.rules.histories import START, History, Store, number, without
 from tests.rules.settling.going_on import W, fed, going_on, lost, marking, second
 
 
@@ -262,7 +262,7 @@ def test_a_step_over_what_a_late_host_alone_tells_of_is_judged_when_that_comes(l
     if late != "acknowledgement":
         h.send("v", 2, at=32)
     going_on(h, 300, first=33)
-    store = fed([row for row in h.rows if row not in away])
+    store = fed(without(h.rows, away))
     assert [f for f in store.findings if f.anomaly == "poll-skip"] == []
     h.rows = []
     if late == "later poll":
@@ -463,7 +463,7 @@ def test_a_reader_of_a_later_boot_came_after_all_that_an_earlier_one_was_there_f
             h.assign("next", **by("second"))
         if i >= 60:
             marks("second", "there", "next")
-    store = fed([row for row in h.rows if row not in late], 50)
+    store = fed(without(h.rows, late), 50)
     assert lost(store) == []
     store.feed(late)
     assert lost(store) == ([(W, 20)] if found else [])
