@@ -218,10 +218,10 @@ def test_recovery_in_any_order_of_arrival() -> None:
     h = History()
     killed(h)
     hanging(h)
+    in_order, late = row_by_row(h), [delayed(h, seed) for seed in range(5)]
     for name in ("unrecovered-transaction", "hanging-transaction"):
-        expected = events(row_by_row(h), name)
-        for seed in range(5):
-            assert events(delayed(h, seed), name) == expected
+        expected = events(in_order, name)
+        assert [events(store, name) for store in late] == [expected] * 5
 
 
 # Writers
@@ -454,9 +454,9 @@ def test_nobody_is_stuck_in_a_partition_that_is_not_there(history: Mapping[str, 
     whole = [(event, second) for event, _, second in events(at_once(h), "stuck-producer")]
     assert whole == expected
     assert [(event, second) for event, _, second in events(row_by_row(h), "stuck-producer")] == whole
-    for seed in range(5):  # a mark that comes after a later one says nothing new
+    for seed in range(0 if whole else 5):  # a mark that comes after a later one says nothing new
         for fed in (shuffled(h, seed), delayed(h, seed)):
-            assert whole or not events(fed, "stuck-producer")
+            assert not events(fed, "stuck-producer")
 
 
 @pytest.mark.parametrize("answered", [False, True])
