@@ -11,7 +11,7 @@ from rules.step import HELD
 from rules.vocabulary.objectives import Objectives
 from rules.vocabulary.slices import Mark
 from rules.vocabulary.times import micros
-from tests.rules import test_liveness, test_stability
+from tests.rules import test_liveness, test_stability, test_stuck_writers
 from tests.rules.histories import START, History, Store, number, singly
 from tests.rules.liveness_of import at_once, row_by_row
 from tests.rules.whole import Told, whole
@@ -55,8 +55,8 @@ def recovered_late(h: History) -> None:
 
 
 def answered_at_last(h: History) -> None:
-    test_stability.never_answered(h)
-    test_stability.writes(h, 1, first=9)
+    test_stuck_writers.never_answered(h)
+    test_stuck_writers.writes(h, 1, first=9)
     h.mark(1.0)
 
 
@@ -195,7 +195,7 @@ CASES: list[tuple[Callable[[History], object], str, list[Told]]] = [
         ],
     ),
     (
-        test_stability.open_for_long,
+        test_stuck_writers.open_for_long,
         "stuck-producer",
         [
             Told(

@@ -17,7 +17,7 @@ from tests.rules.histories import History, number
 from tests.rules.liveness_of import row_by_row
 from tests.rules.test_altered_records import APPENDED, one, poll
 from tests.rules.test_late_evidence import Hosts, a_host_comes_back
-from tests.rules.test_stability import born
+from tests.rules.test_stuck_writers import born
 from tests.rules.whole import whole
 
 FOR_SECONDS = 20

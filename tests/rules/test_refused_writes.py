@@ -9,7 +9,7 @@ import pytest
 from rules.vocabulary.times import micros
 from tests.rules.histories import START, History, Store, number
 from tests.rules.liveness_of import at_once, row_by_row
-from tests.rules.test_stability import born
+from tests.rules.test_stuck_writers import born
 from tests.rules.whole import Told, in_any_way, live, whole
 
 W1 = "writer-1 of run run"

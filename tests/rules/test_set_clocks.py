@@ -14,7 +14,7 @@ from rules.vocabulary.slices import Slice
 from tests.rules.histories import START, History, Store
 from tests.rules.liveness_of import at_once, away_after_seconds, back, delayed, events, row_by_row
 from tests.rules.test_late_evidence import Hosts
-from tests.rules.test_stability import born
+from tests.rules.test_stuck_writers import born
 
 MICROSECOND = timedelta(microseconds=1)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

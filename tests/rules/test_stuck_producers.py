@@ -10,7 +10,7 @@ from rules.vocabulary.slices import Mark, Slice
 from rules.vocabulary.times import micros
 from tests.rules.histories import START, History, Store, number, without
 from tests.rules.liveness_of import at_once, events, row_by_row, shuffled
-from tests.rules.test_stability import born, held, looked_at, open_for_long, writes
+from tests.rules.test_stuck_writers import born, held, looked_at, open_for_long, writes
 from tests.rules.whole import Told, whole
 
 FEEDS = pytest.mark.parametrize("fed", [row_by_row, at_once], ids=["row_by_row", "at_once"])
