@@ -15,7 +15,8 @@ What is grouped:
 - Conditions of one anomaly and topic are one incident with their partitions inside. Those about the set-up of a
   cluster, or about processes (`OF_THE_CLUSTER`), are one incident per cluster. Who is refused for want of the same
   right, or by the same login, is in one with all others, whatever their conditions are called.
-- What another finding explains (`implied_by`) is folded under that, or waits for it, `CAUSE_WITHIN` at most.
+- What another finding explains (`implied_by`) is folded under that, or waits for it, `CAUSE_WITHIN` at most. A
+  violation that is found when the incident of what explains it is over is counted there, and begins nothing.
 - What waits on a cluster, and was due while that answered nobody, or had too few replicas in sync, is explained by
   `cluster-unreachable` or `under-min-isr`, also where its own partition could not know (`explains`). Where that is told
   later than what it explains, this is folded under it then. Nobody is told of such a condition for `SHORTLY` (`due`):
@@ -60,7 +61,7 @@ from alerts.event import FindingEvent
 from alerts.incidents.cut_logs import AFTER, MISSING, SIGNS, TRUNCATION, Cuts
 from alerts.incidents.group import Group
 from alerts.incidents.incident import LOSSES, Became, Incident, Names, nameless
-from alerts.incidents.judged import judged
+from alerts.incidents.judged import is_condition, judged
 from alerts.incidents.keys import (
     IN_A_MOMENT,
     OF_A_GROUP,
@@ -185,19 +186,30 @@ class Incidents:
 
     def _said(self, event: FindingEvent) -> int | None:
         """The number of the incident that has said already what this finding says, and that it does not keep open: of a
-        cut, but for what was found about when the log was cut, as long as that goes on; or one that is over, of the
-        same log's order at that time. A loss is said where one was."""
+        cut, but for what was found about when the log was cut, as long as that goes on; or one that is over, of what
+        explains this violation, or of the same log's order at that time. A loss is said where one was."""
         for cuts in self._cuts.saying(event):
             group = self._groups.get(cuts.number)
             if self._goes_on(cuts.number, event) and cuts.near(event.at):
                 continue
             if event.anomaly not in LOSSES or (group is not None and LOSSES & group.folded.keys()):
                 return cuts.number
+        if event.implied_by is not None and not is_condition(event):
+            number = self._by_key.get(("finding", event.implied_by))
+            if number is not None and self._is_over(number, event):
+                return number
         number = self._by_key.get((OF_A_LOG, *place_of(event))) if event.anomaly in SIGNS_IN_A_LOG else None
-        past = self._groups.get(number) if number is not None else None
-        if past is None or past.ended(event.counted, self._hold) is None or past.is_milder_than(event):
+        if number is None or not self._is_over(number, event):
             return None
+        past = self._groups[number]
         return number if past.since - AFTER <= event.at <= past.last + AFTER else None
+
+    def _is_over(self, number: int, event: FindingEvent) -> bool:
+        """Is this an incident that has ended, and as severe as the event?"""
+        past = self._groups.get(number)
+        if past is None or past.is_milder_than(event):
+            return False
+        return past.ended(event.counted, self._hold) is not None
 
     def _add_to_past(self, number: int, event: FindingEvent) -> None:
         """What an incident has said already: it is counted there, and neither goes on nor begins again with it."""

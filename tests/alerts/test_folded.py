@@ -144,3 +144,15 @@ def test_a_sign_of_a_loss_that_was_told_is_folded_under_it(skipped: int) -> None
         incidents.take([skip, lost])
         (one,) = incidents.at(NOON + 6 * S)
         assert (one.anomaly, dict(one.folded)) == ("lost-write", {"poll-skip": 1})
+
+
+def test_what_is_found_of_an_incident_that_is_over_is_counted_there() -> None:
+    """As a rebuild finds it. What only looks like it, and what is worse than its incident was, begin their own."""
+    copy = told("duplicate", 1, evidence={"writer": 7, "seq": 1, "offsets": [4, 9]})
+    order = told("nonmonotonic-poll", 2, at=3000, evidence={"process": 5, "offset": 9}, implied_by=copy.id)
+    (one,) = standing(copy, order)
+    assert (one.anomaly, one.open, one.folded, one.findings) == ("duplicate", False, {"nonmonotonic-poll": 1}, 2)
+    alone = replace(order, implied_by=None)
+    assert [one.anomaly for one in standing(copy, alone)] == ["duplicate", "nonmonotonic-poll"]
+    mild = replace(copy, severity="warning")
+    assert [one.anomaly for one in standing(mild, order, now=3100)] == ["duplicate", "nonmonotonic-poll"]
