@@ -26,8 +26,9 @@ import pyarrow as pa
 from rules.arrays.columns import Columns, by_place, from_table
 from rules.arrays.intervals import some
 from rules.checks import aborted_reads, irregular_records, send_order, transaction_outcomes
-from rules.engine import arrival, log_time, order
+from rules.engine import arrival, carried_over, log_time, order
 from rules.engine import finished as finished_history
+from rules.engine.carried_over import Told
 from rules.kept.chunks import Chunks
 from rules.kept.report import Report
 from rules.kept.state import State, UnknownFormat, dump, load
@@ -38,7 +39,19 @@ from rules.vocabulary.objectives import SECOND, Objectives
 from rules.vocabulary.slices import SLICE_SCHEMA, Place
 from rules.vocabulary.times import from_micros
 
-__all__ = ["HELD", "SUMMARY_SCHEMA", "Prepared", "Stepped", "Stored", "UnknownFormat", "prepare", "settle", "step"]
+__all__ = [
+    "HELD",
+    "SUMMARY_SCHEMA",
+    "Prepared",
+    "Stepped",
+    "Stored",
+    "Told",
+    "UnknownFormat",
+    "carry",
+    "prepare",
+    "settle",
+    "step",
+]
 
 
 HELD: Final = 900 * SECOND
@@ -153,6 +166,14 @@ def settle(place: Place, hot: bytes) -> Prepared:
     clocks.settle(state)
     state.held = 0
     return Prepared(place, columns, state, sorted(order.chunks_needed(state, columns)))
+
+
+def carry(hot: bytes, told: Mapping[str, Told], objectives: Objectives) -> tuple[bytes, set[str]]:
+    """Conditions that were told as open before a rebuild, and that the rebuilt state (`hot`) does not hold: the state
+    that goes on with those of them that it cannot judge yet, and which these are."""
+    state = load(hot, order.KINDS)
+    carried = carried_over.carry(state, told, objectives)
+    return (dump(state, order.KINDS), carried) if carried else (hot, carried)
 
 
 def step(

@@ -155,6 +155,14 @@ def fold(own: Consumers, passage: Passage) -> None:
     own.observed.forget(min([passage.end, *late]))
 
 
+def judged_through(own: Consumers, number: int) -> int | None:
+    """The log time through which this reader has been judged, -1 for none; None where it holds the partition no
+    more, by all that is known of it."""
+    if number in own.readers:
+        return own.readers[number].judged
+    return -1 if (own.waiting.process == number).any() else None
+
+
 def _name(state: State, number: int) -> str:
     known = state.processes.get(number)
     return known.name if known is not None and known.name else f"process {number}"
@@ -226,7 +234,12 @@ def _close_rest(own: Consumers, passage: Passage, late: set[int]) -> None:
 
 def _tell(walk: Walk, at: Ints, report: Report) -> None:
     """Open and close the reader's condition at the ticks at which it changes."""
-    was = f"{NAME}:{walk.process}" in walk.state.open_conditions
+    since = walk.state.open_conditions.get(f"{NAME}:{walk.process}")
+    was = since is not None
+    if since is not None:  # after a rebuild it may have been told as of later than was judged anew
+        at = at[at >= since]
+        if not len(at):
+            return
     spells = [s for s in walk.spells if s.start < s.end and s.start <= at[-1]]
     if not spells and not was:
         return

@@ -14,7 +14,7 @@ State: the outstanding values of `rules.checks.losses`.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -29,6 +29,8 @@ from rules.settling import standstills, strangers
 from rules.settling.frontier import TICK, forgets, readers
 from rules.settling.gate import READERS, Gate
 
+UNSEEN: Final = "unseen"
+SUSPECTED: Final = "suspected"
 NEVER: Final = np.iinfo(np.int64).max
 
 
@@ -144,13 +146,14 @@ def judge(out: Outstanding, passage: Passage) -> None:
     at, delivery = _judged_through(passage.gate, passage.end), report.objectives.delivery
     if at < 0:
         return  # the beginning of a reader's log is missing, and waited for
-    above: Bools = (out.offset < 0) | (out.offset >= state.log_start) | (out.due >= 0)
-    above &= ~_strange(out, state)
+    # A reader that is late does not change what was told as of later, but by what it polled.
+    told = max(at, state.open_conditions.get(SUSPECTED, at))
+    at = max(at, state.open_conditions.get(UNSEEN, at))
+    above = _above(out, state)
     overdue = above & (out.readable >= 0) & (out.readable + delivery <= at)
     if some(overdue) and not _somebody_reads(state, at):
         overdue = np.zeros(len(out), bool)
-    reached = (out.offset >= 0) & (out.offset + out.length <= state.reached) & ~_given_again(out, state)
-    past = above & (out.offset >= 0) & (reached | (out.due >= 0))
+    past = above & _past(out, state)
     if not some(overdue | past) and state.open_conditions.keys().isdisjoint(("unseen", "suspected")):
         state.unseen = 0
         return
@@ -175,9 +178,41 @@ def judge(out: Outstanding, passage: Passage) -> None:
         f"{int(out.length[past].sum())} acknowledged values were passed by every reader and polled by none"
         if past.any()
         else None,
-        at=at,
+        at=told,
         evidence={"values": int(out.length[past].sum()), "first": _some(take(out, past))},
     )
+
+
+class Claim(NamedTuple):
+    """One of both conditions, as it was told to hold as of a log time."""
+
+    name: str
+    at: int
+    delivery: int
+
+
+def is_undecided(out: Outstanding, state: State, gate: Gate, claim: Claim) -> bool:
+    """May it hold for all that this state knows? It has judged nothing as of that time, because the log of somebody who
+    may have polled it is not here, and knows values of which it may be true."""
+    if _judged_through(gate, state.tick) >= claim.at:
+        return False
+    if claim.name == UNSEEN:
+        might = (out.readable >= 0) & (out.readable + claim.delivery <= claim.at)
+    else:
+        might = _past(out, state)
+    return bool(some(might & _above(out, state)))
+
+
+def _above(out: Outstanding, state: State) -> Bools:
+    """Which of these are judged: those above the log start, and what had been passed before that rose."""
+    above: Bools = (out.offset < 0) | (out.offset >= state.log_start) | (out.due >= 0)
+    return above & ~_strange(out, state)
+
+
+def _past(out: Outstanding, state: State) -> Bools:
+    """Which of these every reader has gone past."""
+    reached = (out.offset + out.length <= state.reached) & ~_given_again(out, state)
+    return (out.offset >= 0) & (reached | (out.due >= 0))
 
 
 def _given_again(out: Outstanding, state: State) -> Bools:

@@ -321,13 +321,15 @@ class Rebuild:
         """Every partition's summary, and the events by which the conditions in the table come to be what they are."""
         now: dict[Key, int] = {}
         unknown: set[Key] = set()
+        left = {key: told for key, told in untold.left_open().items() if Place(*key) in self._partitions}
         for place, summary in self._summaries.items():
             told, key = orjson.loads(summary), (place.cluster, place.topic_id, place.partition)
             if told.get("check_failed"):
                 unknown.add(key)
             elif told["now"] is not None:
                 now[key] = told["now"]
-        events = untold.settle(now, unknown)
+        carried = {key: self._checks.carried(self._partition(Place(*key))[0], told) for key, told in left.items()}
+        events = untold.settle(now, unknown, carried)
         rows = [
             {"cluster": p.cluster, "topic_id": p.topic_id, "partition": p.partition, "summary": summary}
             for p, summary in self._summaries.items()

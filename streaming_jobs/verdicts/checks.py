@@ -22,7 +22,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rules.step import Stepped, UnknownFormat, prepare, settle
+from rules.step import Stepped, Told, UnknownFormat, carry, prepare, settle
 from rules.vocabulary.finding import Finding
 from rules.vocabulary.finding import to_table as findings_table
 from rules.vocabulary.objectives import Objectives
@@ -142,6 +142,13 @@ class Checks:
         except Exception as error:
             failed = _Failed(before["topic"], -1 if before["now"] is None else before["now"], 0, error)
             return no_verdict(place) | _quarantine(place, failed, kept)
+
+    def carried(self, kept: Kept, told: Mapping[str, Told]) -> set[str]:
+        """Those of these conditions that a rebuilt state cannot judge yet; it goes on with them."""
+        if kept.hot is None or kept.failed is not None or self.check.settle is None:
+            return set()
+        kept.hot, carried = carry(kept.hot, told, self.objectives)
+        return carried
 
     def _judged(self, kept: Kept, chunks: Chunks, prepare: Callable[[], Any]) -> dict[str, Any]:
         """What of the row tells of one step."""

@@ -7,7 +7,8 @@ A rebuild goes through rows that an earlier query has judged already, and finds 
 - *Conditions* are a stretch of time. Up to the log time that the earlier query had reached in a partition
   (`partition_state.now`) its openings and closings stand as they were told. What comes after is new, and is told where
   it changes what the table says. In the end each condition that is open in the table and not in the rebuilt state is
-  closed, and one that is open in the rebuilt state and not in the table is opened. What many partitions of a cluster
+  closed, and one that is open in the rebuilt state and not in the table is opened. One that the rebuilt state cannot
+  judge yet stays open, and the state goes on with it (`rules.engine.carried_over`). What many partitions of a cluster
   see together (`rules.across`) has been judged as far as the furthest of them; what the job says of itself is its own.
 - *Rejected* rows are known by their place, process, slice and reason, outcomes of transactions by the transaction, the
   partition and what was seen there, rechecks by their range, and look-ups by the transaction.
@@ -19,11 +20,13 @@ from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
+import orjson
 import pyarrow as pa
 
 from rules.across.lookups import Question
 from rules.across.resolution import CONDITIONS as SHARED
-from rules.vocabulary.finding import FINDING_SCHEMA
+from rules.step import Told
+from rules.vocabulary.finding import FINDING_SCHEMA, identity
 from rules.vocabulary.slices import Place
 from rules.vocabulary.times import from_micros, micros
 from streaming_jobs.history.validation import KEYS
@@ -85,16 +88,35 @@ class Untold:
         """Those about transactions that were not asked about before."""
         return tuple(one for one in asked if one.key not in self._looked_up)
 
-    def settle(self, now: Mapping[Key, int], unknown: Collection[Key] = ()) -> pa.Table:
+    def left_open(self) -> dict[Key, dict[str, Told]]:
+        """By partition, what is open in the table and not in the rebuilt state, each by its name and subject
+        (`rules.step.carry`)."""
+        found: dict[Key, dict[str, Told]] = {}
+        for id, shown in self._shown.items():
+            if shown["event"] == "opened" and not self._holds(id) and shown["partition"] >= 0:
+                told = Told(micros(shown["at"]), shown["implied_by"] is not None)
+                found.setdefault(_key(shown), {})[_named(shown)] = told
+        return found
+
+    def settle(
+        self,
+        now: Mapping[Key, int],
+        unknown: Collection[Key] = (),
+        carried: Mapping[Key, Collection[str]] | None = None,
+    ) -> pa.Table:
         """The events by which the table comes to tell what the rebuilt state holds. `now`: the log time that each
         partition has been rebuilt to; a partition that is not among them has no rows left in the log. `unknown`: a rule
-        failed on these, and what they told before stands."""
+        failed on these, and what they told before stands. `carried`: of what is `left_open`, that with which the
+        rebuilt state goes on."""
+        carried = carried or {}
         events = []
         latest = max(now.values(), default=0)
         now = _with_clusters(now)
         unknown = {*unknown, *(_of_cluster(key) for key in unknown)} - now.keys()
         for id, shown in self._shown.items():
-            if shown["event"] == "opened" and not self._holds(id) and _key(shown) not in unknown:
+            if shown["event"] != "opened" or self._holds(id) or _key(shown) in unknown:
+                continue
+            if _named(shown) not in carried.get(_key(shown), ()):
                 ended = self._rebuilt.get(id)
                 at = now.get(_key(shown), latest) if ended is None else micros(ended["at"])
                 at = max(at, micros(shown["at"]))
@@ -141,6 +163,14 @@ def _is_rebuilt(row: Mapping[str, Any]) -> bool:
 
 def _key(row: Mapping[str, Any]) -> Key:
     return row[KEYS[0]], row[KEYS[1]], row[KEYS[2]]
+
+
+def _named(row: Mapping[str, Any]) -> str:
+    """How the checks' state calls this condition: by its name, and whose it is where that is a process."""
+    where = row["cluster"], row["topic_id"], row["partition"]
+    process = orjson.loads(row["evidence"]).get("process")
+    mine = process is not None and identity(row["anomaly"], *where, (process,)) == row["id"]
+    return f"{row['anomaly']}:{process}" if mine else row["anomaly"]
 
 
 def _of_cluster(key: Key) -> Key:

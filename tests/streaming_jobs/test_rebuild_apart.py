@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 import orjson
@@ -11,6 +12,7 @@ import pytest
 from monitor.history_files import probe_log
 from rules.vocabulary.finding import Finding
 from rules.vocabulary.objectives import Objectives
+from rules.vocabulary.slices import Slice
 from rules.vocabulary.times import micros
 from streaming_jobs.config import JobConfig
 from streaming_jobs.history.handover import Workspace
@@ -21,6 +23,7 @@ from streaming_jobs.tables.delta_tables import read_table
 from streaming_jobs.tables.findings import current_findings
 from streaming_jobs.verdicts.sink import Sink
 from tests.known import a_folder
+from tests.rules import test_carried_over as waiting
 from tests.rules.test_held import LOST, W, history
 from tests.streaming_jobs.probe_log import commit
 
@@ -90,3 +93,24 @@ def test_what_many_partitions_saw_ends_where_the_rebuilt_state_does_not_know_it(
     told = next(row for row in current_findings(config.tables_path).to_pylist() if row["id"] == open_then.id)
     assert told["state"] == "closed"
     assert told["message"] == f"{anomaly} no longer held when the state was rebuilt"
+
+
+def again(config: JobConfig, rows: Sequence[Slice]) -> dict[str, str]:
+    """These come, and the state is rebuilt: what is open then, and what is over."""
+    commit(config.history_path, rows)
+    if (checkpoint := a_folder(config.checkpoint_path)).exists():
+        shutil.rmtree(checkpoint)
+    Rebuild(config).run("its checkpoint is gone")
+    now = current_findings(config.tables_path).to_pylist()
+    return {row["anomaly"]: row["state"] for row in now if row["anomaly"] in waiting.NAMES}
+
+
+def test_what_cannot_be_judged_yet_is_not_over(config: JobConfig) -> None:
+    """It was told before a reader was heard of whose log is not here; then the state is rebuilt."""
+    h = waiting.history(polled_at=waiting.BEGINS + 5, by="s")
+    rows, late = waiting.parted(h)
+    before = [row for row in rows if row.completed < h.at(waiting.BEGINS)]
+    told = {"unseen": "open", "stuck-consumer": "open"}
+    assert again(config, before) == told
+    assert again(config, [row for row in rows if row not in before]) == told
+    assert again(config, late) == {"unseen": "closed", "stuck-consumer": "open"}

@@ -8,6 +8,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pytest
 
+from rules.step import Told
 from rules.vocabulary.finding import FINDING_SCHEMA, Event, Finding
 from rules.vocabulary.finding import to_table as findings_table
 from streaming_jobs.tables.findings import current
@@ -19,7 +20,9 @@ REACHED = 100
 Outcome = tuple[list[tuple[str, int]], str]
 
 
-def event(event: Event, at: int, *, anomaly: str = "unseen", partition: int = 0, subject: Any = ()) -> Finding:
+def event(
+    event: Event, at: int, *, anomaly: str = "unseen", partition: int = 0, subject: Any = (), **more: Any
+) -> Finding:
     topic_id, topic = ("t", "topic") if partition >= 0 else ("", "")
     return Finding(
         anomaly=anomaly,
@@ -32,6 +35,7 @@ def event(event: Event, at: int, *, anomaly: str = "unseen", partition: int = 0,
         message="m",
         at=at,
         decidable=at,
+        **more,
     )
 
 
@@ -159,3 +163,26 @@ def test_the_job_s_own_conditions_are_left_alone() -> None:
     untold = Untold(told(event(OPEN, 90, anomaly="evidence-stalled", partition=-1)), {})
     assert untold.settle({PLACE: 200}).schema == FINDING_SCHEMA
     assert untold.settle({PLACE: 200}).num_rows == 0
+
+
+def test_what_the_rebuilt_state_goes_on_with_stays_open() -> None:
+    stuck = event(OPEN, 80, anomaly="stuck-consumer", subject=(7,), evidence={"process": 7})
+    other = event(OPEN, 85, anomaly="stuck-consumer", subject=(8,), evidence={"process": 8})
+    elsewhere = event(OPEN, 60, partition=1)
+    explained = event(OPEN, 90, implied_by="cluster-unreachable")
+    untold = Untold(told(stuck, other, elsewhere, explained, event(OPEN, 90, **SHARED)), {PLACE: REACHED})
+    left = untold.left_open()
+    assert left == {
+        PLACE: {"stuck-consumer:7": Told(80), "stuck-consumer:8": Told(85), "unseen": Told(90, explained=True)},
+        ("c", "t", 1): {"unseen": Told(60)},
+    }
+    ended = untold.settle({PLACE: 200, ("c", "t", 1): 200}, carried={PLACE: {"stuck-consumer:7", "unseen"}})
+    assert set(zip(ended["id"].to_pylist(), ended["event"].to_pylist(), strict=True)) == {
+        (one.id, END) for one in (other, elsewhere, event(OPEN, 90, **SHARED))
+    }
+
+
+def test_what_is_open_in_the_rebuilt_state_is_not_left_open() -> None:
+    untold = Untold(told(event(OPEN, 90)), {PLACE: REACHED})
+    untold.findings(table(event(OPEN, 91)))
+    assert untold.left_open() == {}
