@@ -2,7 +2,9 @@
 
 An open incident is one alert, sent again every `resend` seconds with an end a few of those ahead, so that it ends by
 itself where nobody sends it any more. One that is over is sent with its end, and again for a while: Alertmanager may
-have been restarted meanwhile. What it is told apart by is said by the incident's first finding and does not change.
+have been restarted meanwhile. What it is told apart by is said by the incident's first finding and does not change. Nor
+do the times of a spell: they are those that were told first, whoever sends them again, and whatever is found of it
+later.
 
 A violation that was over before Alertmanager could be told of it still wakes somebody: it is sent as open for
 `NOTICED` from then on, if nothing silences it. What is silenced is sent like everything else: Alertmanager has a
@@ -21,7 +23,7 @@ from alerts.config import AlertmanagerConfig
 from alerts.evidence import words
 from alerts.incidents.incident import Incident, explanation, summary
 from alerts.receivers.http import ask, basic, reveal, tls
-from alerts.receivers.memory import Memory, ToldTimes
+from alerts.receivers.memory import Memory, Stretch, ToldTimes
 
 PATH: Final = "/api/v2/alerts"
 AHEAD: Final = 4
@@ -87,15 +89,18 @@ class Alertmanager:
         if not due or (standing == self._sent and not again):
             self._sent = standing
             return
-        body = json.dumps([self._alert(one, end, now) for one, end in due.values()])
+        sent = {name: _stretch(one, end, memory.of(name), now) for name, (one, end) in due.items()}
+        body = json.dumps([self._alert(one, end, sent[name]) for name, (one, end) in due.items()])
         self._send(self._url, body.encode(), headers(self._config))
         self._sent, self._at = standing, now
         for occurrence, is_open in standing.items():
-            told = memory.of(occurrence)
+            told, stretch = memory.of(occurrence), sent[occurrence]
             if is_open and told.last != "open":
-                memory.note(occurrence, ToldTimes(open=now, over=told.over))
+                memory.note(occurrence, ToldTimes(open=now, over=told.over, stretch=stretch))
             elif not is_open and told.last != "over":
-                memory.note(occurrence, ToldTimes(open=told.open, over=now))
+                memory.note(occurrence, ToldTimes(open=told.open, over=now, stretch=stretch))
+            elif stretch != told.stretch:
+                memory.note(occurrence, ToldTimes(open=told.open, over=told.over, stretch=stretch))
 
     def _end(self, incident: Incident, memory: Memory, now: datetime) -> datetime | None:
         """When the alert ends, None where nothing is to be sent of it."""
@@ -121,8 +126,7 @@ class Alertmanager:
             return max(incident.ended, told.open + NOTICED)
         return incident.ended
 
-    def _alert(self, incident: Incident, end: datetime, now: datetime) -> dict[str, Any]:
-        starts = min(incident.since, now - timedelta(seconds=1))
+    def _alert(self, incident: Incident, end: datetime, sent: Stretch) -> dict[str, Any]:
         alert = {
             "labels": labels(incident),
             "annotations": {
@@ -132,8 +136,8 @@ class Alertmanager:
                 **({"cluster_name": incident.cluster_name} if incident.cluster_name else {}),
                 **self._links.of(incident),
             },
-            "startsAt": _text(starts),
-            "endsAt": _text(max(end, starts + timedelta(milliseconds=1))),
+            "startsAt": _text(sent.starts),
+            "endsAt": _text(max(sent.ends or end, sent.starts + timedelta(milliseconds=1))),
         }
         if self._links.page:
             alert["generatorURL"] = self._links.of(incident)["dashboard"]
@@ -141,6 +145,16 @@ class Alertmanager:
 
     def _post(self, url: str, body: bytes, headers: Mapping[str, str]) -> None:
         request(self._config, "POST", url, body, headers)
+
+
+def _stretch(incident: Incident, end: datetime, told: ToldTimes, now: datetime) -> Stretch:
+    """The times of the incident's present spell: as they were told first, where they were."""
+    over = end if end <= now else None
+    known = told.stretch
+    if known is None or known.spell < incident.spells:
+        return Stretch(incident.spells, min(incident.since, now - timedelta(seconds=1)), over)
+    kept = known.ends if told.last == "over" else None
+    return Stretch(known.spell, known.starts, over and (kept or over))
 
 
 def request(config: AlertmanagerConfig, method: str, url: str, body: bytes | None, headers: Mapping[str, str]) -> bytes:

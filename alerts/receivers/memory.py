@@ -2,8 +2,9 @@
 several monitors take turns, they keep it where all of them look.
 
 It holds, for each occurrence of an incident that the receiver was told of, when it was told that it is open and that it
-is over, and how large it was when it was told last. Nothing is lost with it but that: without the file, receivers are
-told again of what is open. An entry without a size is one of an earlier version: what stands there is not told again.
+is over, how large it was when it was told last, and which times it was told where these tell alerts apart. Nothing is
+lost with it but that: without the file, receivers are told again of what is open. An entry without a size is one of an
+earlier version: what stands there is not told again.
 """
 
 from __future__ import annotations
@@ -29,15 +30,26 @@ class Size:
     losses: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """When a spell of an incident began, and when it was over, as its receiver was told; None while it was open. Its
+    times may be known otherwise later: of another finding that belongs to it, or after a restart."""
+
+    spell: int
+    starts: datetime
+    ends: datetime | None = None
+
+
 @dataclass(slots=True)
 class ToldTimes:
     """Machine times, None where it was not told. `size`: as it was told last, `sized` when that was; None where nobody
-    knows."""
+    knows. `stretch`: the times that were told with it."""
 
     open: datetime | None = None
     over: datetime | None = None
     size: Size | None = None
     sized: datetime | None = None
+    stretch: Stretch | None = None
 
     @property
     def last(self) -> Literal["open", "over"] | None:
@@ -150,10 +162,13 @@ class Memory:
 
 def _told(kept: list[Any]) -> ToldTimes:
     told = ToldTimes(_time(kept[0]), _time(kept[1]))
-    if len(kept) > 2:
-        size = kept[2]
+    size = kept[2] if len(kept) > 2 else None
+    if size is not None:
         told.size = Size(int(size["places"]), int(size["findings"]), int(size["spell"]), bool(size.get("losses")))
-        told.sized = _time(kept[2]["at"])
+        told.sized = _time(size["at"])
+    if len(kept) > 3:
+        spell, starts, ends = kept[3]
+        told.stretch = Stretch(int(spell), datetime.fromisoformat(starts), _time(ends))
     return told
 
 
@@ -162,6 +177,9 @@ def _kept(told: ToldTimes) -> list[Any]:
     if told.size is not None:
         size = told.size
         times.append(asdict(size) | {"at": _text(told.sized)})
+    if (stretch := told.stretch) is not None:
+        times += [None] * (3 - len(times))
+        times.append([stretch.spell, _text(stretch.starts), _text(stretch.ends)])
     return times
 
 
