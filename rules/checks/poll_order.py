@@ -120,8 +120,7 @@ class Steps:
 def arrive(own: Steps, new: News) -> None:
     """Note the steps inside new operations, and what now stands where others were judged to have gone over nothing."""
     own.inside = concat(own.inside, inside(new.columns, new.committed))
-    if len(new.sent):
-        given_again.note(own.sends, new)
+    given_again.note(own.sends, new)
     if len(new.committed) and not new.finished:
         _note_later(own, new)
     if len(own.blank) and not new.finished:
@@ -255,7 +254,7 @@ def fold(own: Steps, passage: Passage) -> None:
         _judge(own, passage, passage.state.settled, passage.advance.settled_at)
     own.later = take(take(own.later, own.later.at > passage.end), slice(LATER_KEPT))
     asked = intervals.merge(own.shown.offset, own.shown.offset + own.shown.length)
-    given_again.forget_below(own.sends, passage.state, needed_from(own, passage.state), asked)
+    given_again.forget_below(own.sends, passage.gate, needed_from(own, passage.state), asked)
 
 
 def _judge_blank(own: Steps, passage: Passage) -> None:
@@ -465,8 +464,7 @@ def _decide(
                 continue
         log = take(state.log, (state.log.offset < stop) & (state.log.offset + state.log.length > start))
         seen = _seen(own, passage, log, held, (int(decided.at[i]), int(decided.boot[i])))
-        late = start < own.sends.forgotten  # what was known of it may have been forgotten since
-        over[i] = seen.sure or (seen.unsure and (late or _all_sent(passage, at)))
+        over[i] = seen.sure or (seen.unsure and _all_sent(passage, at))
         waits[i] = seen.unsure and not over[i]
         if waits[i]:
             _keep_shown(own, _shown(log, seen.counted), report)

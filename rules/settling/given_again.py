@@ -6,12 +6,15 @@ clock of one boot or by the measured bound of two (`rules.settling.clocks`). Whe
 offsets again (`State.given_again`) it is the other way round: there a value counts only if it had certainly been sent.
 
 An acknowledgement tells where a value stands. What an indefinite operation sent, or one that was told no offset, is
-found by its value.
+found by its value, where that was polled or stands above the settled frontier. Of a value that was polled and settled
+before the row came that tells of its sending, nobody knows where it stands.
 
 State: sends above the settled frontier and above what undecided steps went over; below, for readers whose rows come
-late, those alone that were made a second or more after one to a higher offset. Of more than `EXACT` the older half are
-joined where they are neighbours of one second; at most `KEPT`. Of those without an offset the newest `EXACT`. What was
-sent after the last tick is beside these bounds, as all is that waits for its time: no step of that time is judged yet.
+late, those alone that were made a second or more after one to a higher offset, with the earliest of these, and those
+of which it is not known yet whether they were, because not all is here that was sent before them. Of more than `EXACT`
+the older half are joined where they are neighbours of one second; at most `KEPT`. Of those without an offset the newest
+`EXACT`. What was sent after the last tick is beside these bounds, as all is that waits for its time: no step of that
+time is judged yet.
 """
 
 from __future__ import annotations
@@ -28,6 +31,8 @@ from rules.kept.check import News
 from rules.kept.codec import Table, concat, take
 from rules.kept.state import NEVER, Places, State
 from rules.settling.clocks import UNKNOWN, ahead
+from rules.settling.frontier import spread
+from rules.settling.gate import WRITERS, Gate
 from rules.vocabulary.objectives import SECOND
 
 EXACT: Final = 256
@@ -67,7 +72,14 @@ class Sends:
 
 
 def note(own: Sends, new: News) -> None:
-    """Remember what new rows sent."""
+    """Remember what new rows sent, and what they show of where it stands."""
+    if len(new.sent):
+        _note_sent(own, new)
+    if len(own.unplaced):
+        _place(own, new)
+
+
+def _note_sent(own: Sends, new: News) -> None:
     acknowledged, unplaced = new.acknowledged, new.indefinite
     if len(acknowledged) and int(acknowledged.offset.min()) < 0:
         unplaced = Runs.concat(unplaced, acknowledged.take(acknowledged.offset < 0))
@@ -90,9 +102,20 @@ def note(own: Sends, new: News) -> None:
             )
 
 
-def forget_below(own: Sends, state: State, offset: int, asked: tuple[Ints, Ints]) -> None:
+def _place(own: Sends, new: News) -> None:
+    """Where values were polled below the settled frontier, nothing but the index tells that something stands there:
+    remember when these were sent, of those of which nobody was told where."""
+    polled = new.committed
+    polled = polled.take((polled.offset >= 0) & (polled.offset < new.state.settled))
+    if len(polled):
+        places = Places(polled.offset, polled.writer, polled.seq, polled.length)
+        own.placed = concat(own.placed, _sent_there(own.unplaced, places))
+
+
+def forget_below(own: Sends, gate: Gate, offset: int, asked: tuple[Ints, Ints]) -> None:
     """All steps below this offset are decided, but those that wait for the sends of the offsets `asked`, merged, and
     those of readers whose rows come late: the index is kept for them. That is known a step later."""
+    state = gate.state
     placed, limit = own.placed, own.forgotten
     own.forgotten = max(limit, offset)
     if not len(placed):
@@ -102,7 +125,8 @@ def forget_below(own: Sends, state: State, offset: int, asked: tuple[Ints, Ints]
         if len(asked[0]):
             keep |= intervals.touched(*asked, placed.start, placed.end)
         if state.index_from < limit:
-            keep |= (placed.end > state.index_from) & _sent_again(placed, state)
+            wanted = _sent_again(placed, state) | (placed.invoked > gate.known_through(WRITERS) - spread(state))
+            keep |= (placed.end > state.index_from) & wanted
         own.placed = placed = take(placed, keep)
     passed = placed.invoked <= state.tick
     if passed.sum() > EXACT:
@@ -110,10 +134,11 @@ def forget_below(own: Sends, state: State, offset: int, asked: tuple[Ints, Ints]
 
 
 def _sent_again(placed: Sent, state: State) -> Bools:
-    """Which were certainly sent a second or more after something at a higher offset."""
+    """Which were certainly sent a second or more after something at a higher offset, and the earliest of what stands
+    above each of these: without it nobody would know it of them any more."""
     placed_at = placed.start.argsort(kind="stable")
     boot, invoked = placed.boot[placed_at], placed.invoked[placed_at]
-    boots, again = distinct(boot).tolist(), np.zeros(len(placed), bool)
+    boots, wanted = distinct(boot).tolist(), np.zeros(len(placed), bool)
     for sender in boots:
         by_its_clock = np.full(len(placed), NEVER, np.int64)
         for other in boots:
@@ -121,9 +146,13 @@ def _sent_again(placed: Sent, state: State) -> Bools:
             if bound < UNKNOWN:
                 by_its_clock[boot == other] = invoked[boot == other] + bound
         earliest = np.minimum.accumulate(np.append(by_its_clock, NEVER)[::-1])[::-1][1:]
-        again |= (boot == sender) & (invoked - earliest >= SECOND)
+        again = (boot == sender) & (invoked - earliest >= SECOND)
+        if again.any():
+            wanted |= again
+            earlier = indices(by_its_clock < earliest)  # than all that stands above them
+            wanted[earlier[earlier.searchsorted(indices(again), side="right")]] = True
     found = np.empty(len(placed), bool)
-    found[placed_at] = again
+    found[placed_at] = wanted
     return found
 
 
@@ -146,17 +175,23 @@ def sends_to(own: Sends, places: Places, low: int, high: int) -> Sent:
     """The sends of what stands at the offsets [low, high), as far as they are known; `places`: which values those
     are."""
     placed = take(own.placed, (own.placed.start < high) & (own.placed.end > low))
-    waiting = own.unplaced
-    if len(waiting) and len(places):
-        waiting = take(waiting, _overlap(waiting, places))
-        for i in range(len(waiting)):
-            seq, length = int(waiting.seq[i]), int(waiting.length[i])
-            here = take(places, places.writer == waiting.writer[i])
-            start = np.maximum(here.seq, seq) + here.offset - here.seq
-            end = np.minimum(here.seq + here.length, seq + length) + here.offset - here.seq
-            found = Sent(start, end, *(np.full(len(start), one[i]) for one in (waiting.invoked, waiting.boot)))
-            placed = concat(placed, take(found, start < end))
+    if len(own.unplaced) and len(places):
+        return concat(placed, _sent_there(own.unplaced, places))
     return placed
+
+
+def _sent_there(waiting: Unplaced, places: Places) -> Sent:
+    """What of these stands at these places."""
+    found = Sent()
+    waiting = take(waiting, _overlap(waiting, places))
+    for i in range(len(waiting)):
+        seq, length = int(waiting.seq[i]), int(waiting.length[i])
+        here = take(places, places.writer == waiting.writer[i])
+        start = np.maximum(here.seq, seq) + here.offset - here.seq
+        end = np.minimum(here.seq + here.length, seq + length) + here.offset - here.seq
+        made = Sent(start, end, *(np.full(len(start), one[i]) for one in (waiting.invoked, waiting.boot)))
+        found = concat(found, take(made, start < end))
+    return found
 
 
 def _overlap(waiting: Unplaced, places: Places) -> Bools:
