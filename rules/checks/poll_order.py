@@ -36,7 +36,7 @@ import numpy as np
 from rules.arrays import intervals
 from rules.arrays.columns import Columns, Runs, irregulars
 from rules.arrays.intervals import EMPTY, Bools, Ints, each, indices
-from rules.checks import log_ends
+from rules.checks import known_later, log_ends
 from rules.checks.poll_steps import (
     explained,
     over_a_cut,
@@ -71,8 +71,6 @@ CUT_TOLD: Final = 600 * SECOND
 """Where the log was cut is known so long after it was polled from again, once all is here that was done until then."""
 BLANK_KEPT: Final = 8_192
 """Steps over nothing known that wait for somebody's log; of more, the first over each place, the newest of these."""
-LATER_KEPT: Final = 4_096
-"""Of runs beyond these it is not known when they were polled: they count at any time."""
 SHOWN_KEPT: Final = 1_024
 """Runs of values that some of those went over; of more, the highest."""
 
@@ -90,29 +88,20 @@ class Shown(Table):
 
 
 @dataclass(slots=True)
-class Later(Table):
-    """Runs of offsets at which nothing was known to stand before they were polled at this log time."""
-
-    offset: Ints = field(default_factory=lambda: EMPTY)
-    length: Ints = field(default_factory=lambda: EMPTY)
-    at: Ints = field(default_factory=lambda: EMPTY)
-
-
-@dataclass(slots=True)
 class Steps:
     """`inside`: steps inside operations whose time has not come; `pending`: those whose offsets are not settled, or
     that wait for the log start. No more than the open window has runs: of a window that overflows, they go as well.
     `blank`: those that went over nothing of which it was known, when they were judged (here `awaits`), that it was
     there, while somebody's log had not come so far; at most `BLANK_KEPT`. `shown`: what has turned out to stand there,
-    at most `SHOWN_KEPT` runs. `later`: what polls tell that were made after the last tick, at most `LATER_KEPT`; of
-    more, the first. `turned`: steps back that count only where the log was cut, judged at `awaits` when nobody had told
+    at most `SHOWN_KEPT` runs. `later`: what polls tell that were made after the last tick, see
+    `rules.checks.known_later`. `turned`: steps back that count only where the log was cut, judged at `awaits` when nobody had told
     of that; at most `TURNED_KEPT`. `sends`: see `rules.settling.given_again`."""
 
     inside: Transitions = field(default_factory=Transitions)
     pending: Transitions = field(default_factory=Transitions)
     blank: Transitions = field(default_factory=Transitions)
     shown: Shown = field(default_factory=Shown)
-    later: Later = field(default_factory=Later)
+    later: known_later.Later = field(default_factory=known_later.Later)
     turned: Transitions = field(default_factory=Transitions)
     sends: given_again.Sends = field(default_factory=given_again.Sends)
 
@@ -122,41 +111,13 @@ def arrive(own: Steps, new: News) -> None:
     own.inside = concat(own.inside, inside(new.columns, new.committed))
     given_again.note(own.sends, new)
     if len(new.committed) and not new.finished:
-        _note_later(own, new)
+        own.later = known_later.note(own.later, new)
     if len(own.blank) and not new.finished:
         acknowledged, committed = (runs.take(runs.offset >= 0) for runs in (new.acknowledged, new.committed))
         _show(own, new, acknowledged, np.zeros(len(acknowledged), np.int64))
         # A poll counts that all would have waited for, and none that was made later, as by an audit.
         apart = new.report.objectives.grace - spread(new.state)
         _show(own, new, committed, new.columns.invoked[committed.row] + apart)
-
-
-def _note_later(own: Steps, new: News) -> None:
-    """When that was polled of which nothing tells yet that anything stands there, neither the index nor who sent it."""
-    polled = new.committed.take(new.committed.offset >= 0)
-    told = new.acknowledged.take(new.acknowledged.offset >= 0)
-    index = new.state.index
-    known = intervals.merge(
-        np.concatenate((index.start, told.offset)), np.concatenate((index.end, told.offset + told.length))
-    )
-    end = polled.offset + polled.length
-    new_here = ~intervals.contained(*known, polled.offset, end)
-    if not new_here.any():
-        return
-    at = new.columns.completed[polled.row]
-    partly = new_here & intervals.touched(*known, polled.offset, end)
-    whole = new_here & ~partly
-    own.later = concat(own.later, Later(polled.offset[whole], polled.length[whole], at[whole]))
-    for i in indices(partly).tolist():
-        start, stop = intervals.subtract(polled.offset[i : i + 1], end[i : i + 1], *known)
-        own.later = concat(own.later, Later(start, stop - start, np.full(len(start), at[i])))
-
-
-def _known_later(own: Steps, at: int) -> tuple[Ints, Ints]:
-    """The offsets, merged, at which something was known to stand only after this log time."""
-    after, ends = own.later.at > at, own.later.offset + own.later.length
-    late = intervals.merge(own.later.offset[after], ends[after])
-    return intervals.subtract(*late, *intervals.merge(own.later.offset[~after], ends[~after]))
 
 
 def _show(own: Steps, new: News, runs: Runs, since: Ints) -> None:
@@ -252,7 +213,7 @@ def fold(own: Steps, passage: Passage) -> None:
     if len(own.pending):
         _note_log_start(own, passage, passage.listings)
         _judge(own, passage, passage.state.settled, passage.advance.settled_at)
-    own.later = take(take(own.later, own.later.at > passage.end), slice(LATER_KEPT))
+    own.later = known_later.after(own.later, passage.end)
     asked = intervals.merge(own.shown.offset, own.shown.offset + own.shown.length)
     given_again.forget_below(own.sends, passage.gate, needed_from(own, passage.state), asked)
 
@@ -458,7 +419,7 @@ def _decide(
         span = np.array([start]), np.array([stop])
         held = intervals.intersect(*span, index.start, index.end)
         if len(own.later) and passage.advance is not None:
-            held = intervals.subtract(*held, *_known_later(own, at))
+            held = intervals.subtract(*held, *known_later.than(own.later, at))
             over[i] = len(held[0]) > 0
             if not over[i]:
                 continue
