@@ -22,6 +22,7 @@ from monitor.drill.drills import (
     losses,
     offsets,
     reading,
+    replicas,
     topics,
     writing,
 )
@@ -38,6 +39,7 @@ THEMES: Final = (
     losses,
     offsets,
     reading,
+    replicas,
     topics,
     writing,
 )
@@ -102,6 +104,7 @@ TABLE: Final = (
     "leaderless-transaction",
     "recreated-topic",
     "foreign-flood",
+    "rebuilt-replica",
 )
 
 EVERY: Final = tuple(

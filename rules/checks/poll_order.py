@@ -93,9 +93,9 @@ class Steps:
     that wait for the log start. No more than the open window has runs: of a window that overflows, they go as well.
     `blank`: those that went over nothing of which it was known, when they were judged (here `awaits`), that it was
     there, while somebody's log had not come so far; at most `BLANK_KEPT`. `shown`: what has turned out to stand there,
-    at most `SHOWN_KEPT` runs. `later`: what polls tell that were made after the last tick, see
-    `rules.checks.known_later`. `turned`: steps back that count only where the log was cut, judged at `awaits` when nobody had told
-    of that; at most `TURNED_KEPT`. `sends`: see `rules.settling.given_again`."""
+    at most `SHOWN_KEPT` runs. `turned`: steps back that count only where the log was cut, judged at `awaits` when
+    nobody had told of that; at most `TURNED_KEPT`. `later` and `sends`: see `rules.checks.known_later` and
+    `rules.settling.given_again`."""
 
     inside: Transitions = field(default_factory=Transitions)
     pending: Transitions = field(default_factory=Transitions)
