@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 import threading
 import time
 from collections.abc import Mapping
@@ -27,11 +26,9 @@ from probes.log.evidence.messages import packed
 from probes.log.evidence.topic import EvidenceTopic, TopicOf
 from rules.vocabulary.slices import APPENDS_MISSING, SLICE_SCHEMA
 from tests.monitor.secured import PASSWORD, secured_broker
-from tests.probes.log.evidence.carried import a_topic, carried, carry
+from tests.probes.log.evidence.carried import LIMIT, a_host, a_topic, app_of, carried, carry, everything
 from tests.probes.log.faults import MODES, Killed, Mode, fault
 from tests.probes.log.lives import Prober, StillClock, check_marks, check_slices, logged, table_rows
-
-LIMIT = 60.0
 
 
 class Unheard(EvidenceTopic):
@@ -45,11 +42,6 @@ class Unheard(EvidenceTopic):
         if not self.heard:
             self._done.clear()
             raise HistoryUnavailable("the answer was lost")
-
-
-def a_host(tmp_path: Path, name: str, process: int, clock: StillClock) -> tuple[Path, Prober]:
-    folder = tmp_path / name
-    return folder, Prober.start(folder, process, clock)
 
 
 def test_what_two_hosts_append_comes_into_the_table_as_it_was(
@@ -238,28 +230,6 @@ def test_what_was_sent_and_not_committed_is_not_taken(
     assert logged(table_rows(history), 1) == prober.must_be_logged()
 
 
-def app_of(folder: Path) -> str:
-    from probes.log.commits.append_plan import load
-
-    plan = load(folder)
-    assert plan is not None
-    return plan.app
-
-
-def everything(topic: TopicOf) -> list[int]:
-    """The versions of all messages that are committed, in order."""
-    from confluent_kafka import Consumer
-
-    consumer = Consumer({"bootstrap.servers": topic.connection.bootstrap, "group.id": "all"})
-    consumer.assign([TopicPartition(topic.name, 0, 0)])
-    _, end = consumer.get_watermark_offsets(TopicPartition(topic.name, 0), timeout=LIMIT)
-    found: list[int] = []
-    while consumer.position([TopicPartition(topic.name, 0)])[0].offset < end:
-        found += [int(dict(one.headers())["version"]) for one in consumer.consume(100, 1.0) if one.error() is None]
-    consumer.close()
-    return found
-
-
 def test_appends_in_many_parts_and_tables_in_several_commits(
     kafka: LocalKafka, tmp_path: Path, history: Path, clock: StillClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -344,40 +314,6 @@ def test_two_intakes_at_work_on_one_table_take_each_append_once(
     check_slices(rows)
     assert logged(rows, 1) == prober.must_be_logged() and check_marks(history) > 0
     assert DeltaTable(str(history)).version() > 3
-
-
-@pytest.mark.parametrize("at_once", [True, False], ids=["at_once", "one_by_one"])
-def test_what_a_copied_folder_and_its_original_append_is_all_taken(
-    kafka: LocalKafka, tmp_path: Path, history: Path, clock: StillClock, at_once: bool
-) -> None:
-    """They begin together, and give the same numbers to their appends."""
-    topic, said = a_topic(kafka), list[str]()
-    folder, prober = a_host(tmp_path, "host", 1, clock)
-    with committer(folder, EvidenceTopic(topic), clock) as one:
-        one.commit()
-    prober.close()
-    copied = tmp_path / "copy"
-    shutil.copytree(folder, copied)
-    taken = Intake(topic, History(str(history)), said.append)
-    if not at_once:
-        carry(taken)
-    probers = []
-    for process, each in ((2, folder), (3, copied)):
-        probers.append(Prober.start(each, process, clock))
-        with committer(each, EvidenceTopic(topic), clock) as one:
-            for _ in range(3):
-                probers[-1].send(0)
-                probers[-1].alive()
-                one.commit()
-        if not at_once:
-            carry(taken)
-    carry(taken)
-    taken.close()
-    rows = table_rows(history)
-    for process, prober in enumerate(probers, 2):
-        assert logged(rows, process) == prober.must_be_logged()
-    assert [line.partition(" in the name")[0] for line in said] == [f"two append to {topic}"]
-    assert carried(topic, history) == 0, "it is there already"
 
 
 def test_messages_of_others_are_left_out_and_told_once(
