@@ -40,3 +40,8 @@ class HistoryConflict(HistoryUnavailable):
 
 class HistoryMismatch(ProbeLogError):
     """The Delta table is not the one that this journal folder has been writing to. Trying again does not help."""
+
+
+class FolderCopied(HistoryMismatch):
+    """The probe log was gone on with from where this journal folder ends, and not by it: there is a copy of it, or it
+    is one itself."""

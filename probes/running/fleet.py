@@ -27,10 +27,11 @@ from probes.kafka.wire.errors import CannotConnect
 from probes.kafka.wire.messages import Api
 from probes.kafka.wire.rights import takes
 from probes.log.commits import compaction
-from probes.log.commits.committer import Committer, CommitterStatus, committer
+from probes.log.commits.committer import Committer, committer
 from probes.log.commits.confirmations import Confirmations
 from probes.log.commits.destination import Destination
 from probes.log.commits.recovery import recover
+from probes.log.commits.status import CommitterStatus
 from probes.log.errors import ProbeLogError
 from probes.running import brought_back
 from probes.running.known_cluster import former_cluster, note_cluster

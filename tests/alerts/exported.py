@@ -16,7 +16,7 @@ from alerts.process_metrics import ProcessMetrics
 from alerts.silence_metrics import SilenceMetrics
 from monitor.process.versions import versions
 from probes.levels import OPERATIONS, Levels
-from probes.log.commits.committer import CommitterStatus
+from probes.log.commits.status import CommitterStatus
 from probes.workloads.probe import Counters
 from tests.alerts.findings import event, finding
 from tests.alerts.test_metrics import SUMMARY

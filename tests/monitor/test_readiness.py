@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from monitor.process.readiness import not_ready
-from probes.log.commits.committer import CommitterStatus
+from probes.log.commits.status import CommitterStatus
 from probes.running.fleet import FleetStatus
 from probes.workloads.probe import Counters
 

@@ -17,6 +17,7 @@ import cramjam
 import orjson
 
 from probes.log.commits.confirmations import Moment
+from probes.log.commits.numbers import recorded
 from probes.log.errors import HistoryMismatch, JournalUnwritable
 from probes.log.journals.segments import NEW, sync
 from probes.log.rows import Row
@@ -43,8 +44,9 @@ class Part:
 class AppendPlan:
     """`app`: the committer's name in the table, made with the folder. `marker`: the process id of its mark rows, which
     have slice numbers of their own, `counters`: (cluster, topic id, topic, partition, how many there are with this
-    plan). `current` are those counters' indices that are being marked, `held` when each of these last had a process
-    (microseconds of log time). `marks`: packed rows by cluster."""
+    plan). `start`: which start of the committer has made the plan, `before`: which one the plan before. `current` are
+    those counters' indices that are being marked, `held` when each of these last had a process (microseconds of log
+    time). `marks`: packed rows by cluster."""
 
     app: str
     table: str
@@ -64,6 +66,20 @@ class AppendPlan:
     """When the cluster last told that a topic, by its id, is still there."""
     replaced: dict[str, Moment] = field(default_factory=dict)
     """The same of topics whose rows in this append are not counted, unless they had completed by then."""
+    start: int = 0
+    before: int = 0
+    claim: bool = False
+    """It only says that its start goes on with the folder. Its marks are those of the plan before."""
+
+    @property
+    def recorded(self) -> int:
+        """What the table has once it was carried out."""
+        return recorded(self.start, self.version)
+
+    @property
+    def after(self) -> int:
+        """What the table has until then."""
+        return recorded(self.before, self.version - 1)
 
 
 def save(folder: Path, plan: AppendPlan) -> None:

@@ -21,26 +21,43 @@ import os
 import random
 import threading
 import time
-import uuid
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Final
+from typing import Final, TypeVar
 
 import pyarrow as pa
 
 from probes.clock import Clock
 from probes.log.commits.append_plan import AppendPlan, Part, load, save
 from probes.log.commits.backlog import backlog, planned
-from probes.log.commits.confirmations import Confirmations, Moment, counted
+from probes.log.commits.begun import lives_before
+from probes.log.commits.confirmations import Confirmations, counted
 from probes.log.commits.destination import Destination
 from probes.log.commits.history import History
 from probes.log.commits.lives import Lives
-from probes.log.commits.marks import COMMITTER, Append, PlaceName, Vouched, current_places, last_words, mark_rows
+from probes.log.commits.marks import Append, last_words, mark_rows
+from probes.log.commits.numbers import drawn
+from probes.log.commits.planning import (
+    Group,
+    claimed,
+    confirmed,
+    first_plan,
+    journals_read,
+    of_reader,
+    parted,
+    places,
+    planned_rows,
+    undone,
+    went_on,
+)
+from probes.log.commits.status import CommitterStatus
 from probes.log.commits.trouble import Trouble
 from probes.log.errors import (
+    FolderCopied,
     FolderTaken,
     HistoryConflict,
     HistoryMismatch,
@@ -50,11 +67,12 @@ from probes.log.errors import (
 )
 from probes.log.journals.copies import Copies, Piece
 from probes.log.journals.reader import BrokenJournal, LifeReader
-from probes.log.journals.segments import is_held, process_of
-from probes.log.rows import AT, Row, Shared, table
+from probes.log.journals.segments import life_folders, process_of
+from probes.log.rows import AT, table
 from rules.vocabulary.times import from_micros, micros
 
 log = logging.getLogger("offsetwatch.committer")
+T = TypeVar("T")
 
 LOCK: Final = "committer.lock"
 ASK_AGAIN: Final = 0.1
@@ -64,8 +82,6 @@ CONFLICTS: Final = 20
 NO_ROOM: Final = 2
 """Failures, at most, that lengthen the wait for a disk of ours, which is not spared by waiting."""
 _IMPOSSIBLE: Final = (pa.ArrowException, ValueError, TypeError, OverflowError, LookupError)
-
-Group = tuple[Shared, Sequence[Row]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,24 +94,6 @@ class CommitPace:
     batch_bytes: int = 3 << 20
     keep: timedelta = timedelta(minutes=15)
     longest_wait: float = 30.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommitterStatus:
-    """A glance at a committer. `rows`: appended since it started, marks included. `lag`: from the last append to now.
-    `backlog`: bytes of journals that are not in the table. `lives`: journals being read. `unverifiable`: journals that
-    do not tell all, with the reason. `error`: why the last turn failed."""
-
-    last_commit: datetime | None = None
-    version: int = 0
-    rows: int = 0
-    last_rows: int = 0
-    append_seconds: float = 0.0
-    lag: timedelta | None = None
-    backlog: int = 0
-    lives: int = 0
-    unverifiable: Mapping[str, str] = field(default_factory=dict)
-    error: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +150,14 @@ class Committer:
         self._pending: _Pending | None = None
         self._more = True
         self._waiting = False
+        self._start = drawn()
+        self._there: set[str] = set()
+        """The `lives_before`."""
+        self._alone = ""
+        self.copied: FolderCopied | None = None
+        """Why it goes on in a name of its own: whoever is at work here has to end."""
+        self.on_copied: Callable[[FolderCopied], None] = partial(log.error, "%s")
+        """Who is told of it."""
 
     def __enter__(self) -> Committer:
         """Raises `FolderTaken` where another committer holds the folder, `JournalUnwritable` where it can't be made."""
@@ -161,6 +167,7 @@ class Committer:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._copies.open()
             self._follow()
+            self._there = lives_before(self.folder)
         except BlockingIOError:
             self._release()
             raise FolderTaken(f"another committer is at work on {self.folder}") from None
@@ -233,8 +240,16 @@ class Committer:
         """One turn: append what is new, and the marks. Returns the rows appended.
 
         Raises `HistoryUnavailable`, `JournalUnwritable` (call again later: nothing is lost) and `HistoryMismatch`."""
+        return self._guarded(self._turn)
+
+    def claim(self) -> None:
+        """Say to the destination that this start goes on with the folder, before anybody works in it. Of two who begin
+        with copies of one folder the first does. Raises as `commit` does, and `FolderCopied` to the second one."""
+        self._guarded(self._claim)
+
+    def _guarded(self, action: Callable[[], T]) -> T:
         try:
-            return self._turn()
+            return action()
         except (OSError, BrokenJournal) as refused:
             reason = (isinstance(refused, OSError) and refused.strerror) or refused
             raise self._failed(JournalUnwritable(f"cannot use {self.folder}: {reason}")) from refused
@@ -249,6 +264,13 @@ class Committer:
         return error
 
     def _turn(self) -> int:
+        try:
+            return self._carried_out()
+        except FolderCopied as copied:
+            self._part(copied)
+            return self._carried_out()
+
+    def _carried_out(self) -> int:
         if not self._loaded:
             self._load()
         if self._pending is None:
@@ -261,8 +283,40 @@ class Committer:
         self._append(self._pending)
         adopted = self._pending.plan
         appended = self._adopt(self._pending, time.perf_counter() - begun)
-        self._lives.clear(adopted.parts, adopted.now, self._pace.keep)
+        if not adopted.claim:
+            self._lives.clear(adopted.parts, adopted.now, self._pace.keep)
         return appended
+
+    def _claim(self) -> None:
+        if load(self.folder) is None:
+            return  # nobody has a copy of it
+        try:
+            if not self._loaded:
+                self._load()
+            if self._pending is not None:
+                self._carried_out()
+            if self._plan is not None:
+                plan = claimed(self._plan, self._start)
+                save(self.folder, plan)
+                self._pending = _Pending(plan, planned_rows(plan, []))
+                self._carried_out()
+        except FolderCopied as copied:
+            self._part(copied)
+            self.drain()
+            raise
+
+    def _part(self, copied: FolderCopied) -> None:
+        """Go on in a name of its own where there is anything to append, else raise that."""
+        self._forget()
+        if (plan := load(self.folder)) is None or plan.app == self._alone:
+            raise copied
+        alone = parted(plan, [life.name for life in life_folders(self.folder)], self._there)
+        if alone is None:
+            raise copied
+        self._plan, self._appended, self._loaded = alone, alone.parts, True
+        if not self._alone:
+            self.on_copied(copied)
+        self._alone, self.copied = alone.app, copied
 
     # Where to go on: the plan on disk, and the table's answer.
 
@@ -301,17 +355,11 @@ class Committer:
 
     def _is_done(self, plan: AppendPlan) -> bool:
         """Whether the plan's append is there. Raises `HistoryMismatch` where neither that nor the last one is."""
-        return self._history.has(plan.app, plan.version, self.folder)
+        return self._history.has(plan.app, plan.recorded, self.folder, plan.after)
 
     def _redo(self, planned: AppendPlan) -> None:
         """The plan was not carried out: read the same bytes again, and go back to where it began."""
-        current = set(planned.current)
-        self._plan = replace(
-            planned,
-            version=planned.version - 1,
-            parts={name: Part(part.start, part.start) for name, part in planned.parts.items()},
-            counters=[(c, t, topic, p, n - (i in current)) for i, (c, t, topic, p, n) in enumerate(planned.counters)],
-        )
+        self._plan = undone(planned)
         groups: list[Group] = []
         try:
             for name, part in planned.parts.items():
@@ -327,22 +375,16 @@ class Committer:
                 # planned, and another one of its number would not count.
                 self._plan = planned
             return
-        self._pending = _Pending(planned, _rows(planned, groups))
+        self._pending = _Pending(planned, planned_rows(planned, groups))
 
     # One turn.
 
     def _prepare(self) -> _Pending | None:
         """Read what is new and write down the next append. None while no partition is known."""
         table_id = self._history.id()
-        before = self._plan or AppendPlan(
-            app=f"offsetwatch-committer-{uuid.uuid4()}", table=table_id, marker=uuid.uuid4().int >> 65, version=0, now=0
-        )
+        before = self._plan or first_plan(table_id)
         # Each goes on from where it was read to; those whose folder has gone are not planned again.
-        parts = {
-            name: Part(part.end, part.end, part.until)
-            for name, part in before.parts.items()
-            if self._lives.path(name).exists()
-        }
+        parts = went_on(before, {name for name in before.parts if self._lives.path(name).exists()})
         known = self._lives.discover(parts)
         # The time is taken before the bytes are read: what it promises of a closed life is in them, or in before. By
         # both clocks at once: readers of the log take what a mark says of the wall clock to log time by this very pair.
@@ -362,27 +404,30 @@ class Committer:
         unreadable = self._lives.unreadable
         parts |= {name: replace(parts[name], until=now) for name in unreadable}
         last = last_words(before.marks, {process_of(name) for name in unreadable}, now)
-        places, counters = _places(before, readers, now)
-        places |= dict.fromkeys(last, now)
-        if not places:
+        marked, counters = places(before, readers, now)
+        marked |= dict.fromkeys(last, now)
+        if not marked:
             return None
-        read = _journals_read(before, unread, now)
+        read = journals_read(before, unread, now)
         append = Append(before.version + 1, read, now, self._clock.boot, mono)
-        marks = mark_rows(places, [_vouched(one) for one in vouched], last, counters, append)
-        counters |= {place: counters.get(place, 0) + 1 for place in places}
+        marks = mark_rows(marked, [of_reader(one) for one in vouched], last, counters, append)
+        counters |= {place: counters.get(place, 0) + 1 for place in marked}
         index = {place: i for i, place in enumerate(counters)}
         plan = replace(
             before,
             table=table_id,
+            start=self._start,
+            before=before.start,
             version=before.version + 1,
+            claim=False,
             now=now,
             read=read,
             parts=parts,
             marks=marks,
             counters=[(*place, n) for place, n in counters.items()],
-            current=[index[place] for place in places],
-            held=list(places.values()),
-            confirmed=_confirmed(before, told[0], counters),
+            current=[index[place] for place in marked],
+            held=list(marked.values()),
+            confirmed=confirmed(before, told[0], counters),
             replaced=told[1],
         )
         rows = self._built(plan, groups, readers)
@@ -411,7 +456,7 @@ class Committer:
 
     def _built(self, plan: AppendPlan, groups: Sequence[Group], readers: Sequence[LifeReader]) -> pa.Table:
         try:
-            return _rows(plan, groups)
+            return planned_rows(plan, groups)
         except _IMPOSSIBLE as error:
             # One probe's impossible rows must not hold up the others' for ever: its process becomes unverifiable.
             for group, reader in zip(groups, readers, strict=True):
@@ -427,7 +472,7 @@ class Committer:
             if self._is_done(pending.plan):
                 return
             try:
-                self._history.append(pending.rows, pending.plan.app, pending.plan.version)
+                self._history.append(pending.rows, pending.plan.app, pending.plan.recorded)
                 return
             except HistoryConflict:
                 if trial == CONFLICTS - 1:
@@ -437,6 +482,8 @@ class Committer:
     def _adopt(self, pending: _Pending, seconds: float) -> int:
         self._plan, self._pending = pending.plan, None
         self._appended = pending.plan.parts
+        if pending.plan.claim:
+            return 0
         appended: int = pending.rows.num_rows
         reading = self._lives.reading()
         self._status = CommitterStatus(
@@ -449,38 +496,3 @@ class Committer:
             unverifiable=dict(self._lives.unverifiable),
         )
         return appended
-
-
-def _places(
-    before: AppendPlan, readers: Sequence[LifeReader], now: int
-) -> tuple[dict[PlaceName, int], dict[PlaceName, int]]:
-    """The partitions to mark, with when each last had a process, and how many mark rows each partition ever had."""
-    counters = {PlaceName(c, topic_id, topic, p): n for c, topic_id, topic, p, n in before.counters}
-    known = list(counters)
-    held = before.held or [before.now] * len(before.current)  # an earlier version did not tell
-    marked = {known[i]: at for i, at in zip(before.current, held, strict=True)}
-    places = current_places(((one.life, one.progress) for one in readers), marked, now)
-    return places, counters
-
-
-def _journals_read(before: AppendPlan, unread: Sequence[LifeReader], now: int) -> int:
-    """Through when all journals are read to their ends: with a backlog as far as those tell that have one. What was
-    told before stands."""
-    newest = [one.progress.newest for one in unread if one.progress.newest]
-    return max(before.read or before.now, min([now, *newest]))
-
-
-def _confirmed(before: AppendPlan, told: dict[str, Moment], counters: Mapping[PlaceName, int]) -> dict[str, Moment]:
-    """When each topic id was last confirmed, of those that have partitions in the log."""
-    known = {place.topic_id for place in counters}
-    return {topic_id: at for topic_id, at in (before.confirmed | told).items() if topic_id in known}
-
-
-def _vouched(reader: LifeReader) -> Vouched:
-    broken = reader.broken is not None
-    return Vouched(reader.life, reader.progress, broken, broken and is_held(reader.folder))
-
-
-def _rows(plan: AppendPlan, groups: Sequence[Group]) -> pa.Table:
-    marks = [(Shared(cluster, COMMITTER, plan.marker, ""), rows) for cluster, rows in plan.marks.items()]
-    return table([*groups, *marks])

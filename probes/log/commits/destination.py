@@ -23,11 +23,12 @@ class Destination(Protocol):
     def id(self) -> str:
         """Its own id: another one after it was deleted and made again."""
 
-    def has(self, app: str, version: int, of: Path) -> bool:
-        """Whether `version` of the committer `app` is there. `of`: the folder that it appends.
+    def has(self, app: str, version: int, of: Path, after: int | None = None) -> bool:
+        """Whether `version` (`numbers.recorded`) of the committer `app` is there. `of`: the folder that it appends.
 
-        Where the destination `knows`, a version beyond the next one is a `HistoryMismatch`; else False may mean that
-        nobody knows: then `append` is called again with the same rows, which count once."""
+        Where the destination `knows`, another one than it or the one that it comes `after` (by default the number
+        before) is a `HistoryMismatch`, `FolderCopied` where that is not older; else False may mean that nobody knows:
+        then `append` is called again with the same rows, which count once."""
 
     def append(self, rows: pa.Table, app: str, version: int) -> None:
         """Append rows of `SLICE_SCHEMA` as `app`'s `version`."""

@@ -34,7 +34,8 @@ from deltalake.transaction import AddAction, Transaction
 
 from probes.log.commits import data_files
 from probes.log.commits.checkpoints import Checkpoints
-from probes.log.errors import HistoryConflict, HistoryMismatch, HistoryUnavailable
+from probes.log.commits.numbers import number_of
+from probes.log.errors import FolderCopied, HistoryConflict, HistoryMismatch, HistoryUnavailable
 from rules.vocabulary.slices import FORMAT_PROPERTY, FORMAT_VERSION, SLICE_SCHEMA
 from rules.vocabulary.table_errors import in_words
 
@@ -96,15 +97,22 @@ class History:
     def knows(self) -> bool:
         return True
 
-    def has(self, app: str, version: int, of: Path) -> bool:
-        """Whether `version` of `app` was appended, now. Raises `HistoryMismatch` where neither that nor the one before
-        was: `of` is the folder that `app` appends."""
+    def has(self, app: str, version: int, of: Path, after: int | None = None) -> bool:
+        """Whether `version` of `app` was appended, now. Raises `HistoryMismatch` where neither that nor the one that it
+        comes `after` was, the number before by default: `of` is the folder that `app` appends."""
         last = self.last_version(app) or 0
-        if version - 1 <= last <= version:
+        if last in (version, version - 1 if after is None else after):
             return last == version
-        raise HistoryMismatch(
-            f"the Delta table {self.uri} has append {last} of {of}, whose next is {version}: "
-            "one of them was put back to an older state, or another committer writes in its name"
+        number, planned = number_of(last), number_of(version)
+        if number < planned:
+            raise HistoryMismatch(
+                f"the Delta table {self.uri} has append {number} of {of}, whose next is {planned}: "
+                "one of them was put back to an older state, or another committer writes in its name"
+            )
+        raise FolderCopied(
+            f"the Delta table {self.uri} has append {number} of {of}, which was not made from there: a copy of this "
+            "folder is, or was, at work, or it was put back to an older state. Where a copy is, stop one of the two; "
+            "else move this folder away, so that its probes begin a run of their own"
         )
 
     def append(self, rows: pa.Table, app: str, version: int) -> None:
@@ -112,7 +120,8 @@ class History:
 
         `last_version` must have been asked since the last append of anybody, else the append may fail for that."""
         # deltalake would look for expired log files after each commit, among all that there are.
-        self._append(rows, {app: version}, tidy=version % self.properties.checkpoint_interval == 0)
+        tidy = number_of(version) % self.properties.checkpoint_interval == 0
+        self._append(rows, {app: version}, tidy=tidy)
 
     def last_versions(self, apps: Iterable[str]) -> dict[str, int]:
         """The last version of each, 0 for none, as the table stands now: an append that follows is made upon that."""
@@ -216,10 +225,11 @@ class History:
 def _append(table: Any, uri: str, rows: pa.Table, properties: CommitProperties, after: PostCommitHookProperties) -> int:
     """The version of the table that it is; without retries that is the next one, or the commit fails."""
     version = int(table.version()) + 1
-    if "://" in uri:
+    if "://" in uri and rows.num_rows:
         write_deltalake(table, rows, mode="append", commit_properties=properties, post_commithook_properties=after)
-    else:
-        _commit(table, data_files.write(Path(uri), rows, _SELECTED_BY.split(",")), properties, after)
+        return version
+    _commit(table, data_files.write(Path(uri), rows, _SELECTED_BY.split(",")), properties, after)
+    if "://" not in uri:
         data_files.sync_commit(Path(uri), version)  # the table's object does not know of it yet
     return version
 

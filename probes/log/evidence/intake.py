@@ -6,8 +6,7 @@ whether it was made is found in the table, an append that is in the topic twice 
 on one table do not harm each other: the one that comes second goes on where the first one is.
 
 Of two that append in one committer's name (a copied journal folder that began together with its original) each numbers
-its own appends. So an append whose number is there with other rows is no repetition, and is taken. This is known of the
-newest `KEPT` appends that this intake has taken itself.
+its own appends, and tells by which start of it they were made: all are taken (`taken`).
 """
 
 from __future__ import annotations
@@ -16,8 +15,7 @@ import logging
 import random
 import threading
 import time
-import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -32,6 +30,7 @@ from probes.kafka.errors import ClientError, translate
 from probes.log.commits.history import History
 from probes.log.errors import HistoryConflict, HistoryMismatch, ProbeLogError
 from probes.log.evidence.messages import Append, Assembly, Newer, NotOurs
+from probes.log.evidence.taken import LAST, New, Taken, sorted_out, versions
 from probes.log.evidence.topic import ANSWERED_WITHIN, PARTITION, TopicOf
 from rules.vocabulary.slices import APPENDS_MISSING
 
@@ -49,22 +48,10 @@ _FIRST_PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 30.0
 _CONFLICTS: Final = 20
 _MARKED_FOR: Final = 60.0
-KEPT: Final = 4096
 _SAID: Final = 100
 """Sentences that are remembered as told."""
 _SAID_AGAIN: Final = 600.0
 """Seconds after which the same is told again."""
-
-
-_Print = tuple[int, int]
-
-
-def _print_of(rows: pa.Table) -> _Print:
-    """What tells an append from another one of its number: when which processes did what is in it."""
-    print_ = 0
-    for name in ("process", "completed"):
-        print_ = zlib.crc32(rows[name].cast(pa.int64()).to_numpy().tobytes(), print_)
-    return rows.num_rows, print_
 
 
 def _behind_a_gap(rows: pa.Table) -> pa.Table:
@@ -112,8 +99,7 @@ class Intake:
         """Has the topic lost its end? Then what the table has of it is further than the topic goes."""
         self._lacking: dict[str, float] = {}
         """By committer of whose appends some are missing: until when its marks say so."""
-        self._taken: dict[tuple[str, int], set[_Print]] = {}
-        """What the appends held that were taken, by committer and number."""
+        self._taken = Taken()
         self._due = self._confirmed = 0.0
         self.behind: int | None = None
         """Messages, the ends of transactions included, that were in the topic and not in the table when it was read
@@ -270,81 +256,58 @@ class Intake:
         read = self._read
         for trial in range(_CONFLICTS):
             # All is asked of one state of the table, upon which the append is made: what others append is not missed.
-            known = self._history.last_versions({self._app, *(append.app for append in read.appends)})
+            asked = {self._app, *(append.app + LAST for append in read.appends)}
+            known = self._history.last_versions(asked)
+            if more := self._taken.ask(read.appends, known):
+                known = self._history.last_versions(asked | more)
             there = known[self._app]
             if there > self._resumed and not self._cut:
                 self._resume(there)  # another intake was first, or the last commit was made after all
                 return 0
-            new, anothers = self._new(read.appends, known)
-            if not new and not anothers:
+            starts = self._taken.starts(read.appends, known)
+            new = sorted_out(read.appends, starts, again=self._cut)
+            if not new:
                 break  # nothing but what was there before: the next commit says how far it is read
-            rows = pa.concat_tables([*self._marked_behind_gaps(new, known), *(append.rows for append in anothers)])
-            versions = {append.app: append.version for append in new}
+            rows = pa.concat_tables(self._marked_behind_gaps(new))
             try:
-                self._history.append_of(rows, versions | {self._app: max(there, read.resume)})
+                self._history.append_of(rows, versions(new, starts) | {self._app: max(there, read.resume)})
             except HistoryConflict:
                 if trial == _CONFLICTS - 1:
                     raise
                 time.sleep(random.uniform(0, 0.05))
                 continue
             self._resumed = max(there, read.resume)
-            self._tell_gaps(new, known)
-            self._note_taken([*new, *anothers])
-            for append in anothers:
-                self._say_seldom(
-                    f"two append to {self._topic} in the name of {append.app}, as a journal folder and a copy of it: "
-                    "what both have written is taken"
-                )
+            self._tell(new)
+            self._taken.note(starts)
             read.appends, read.bytes = [], 0
             return int(rows.num_rows)
         read.appends, read.bytes = [], 0
         return 0
 
-    def _new(self, appends: list[Append], known: Mapping[str, int]) -> tuple[list[Append], list[Append]]:
-        """Those that are not in the table yet, each once; and those of another one in a committer's name."""
-        newest, found, anothers = dict(known), list[Append](), list[Append]()
-        told: dict[tuple[str, int], set[_Print]] = {}
-        for append in appends:
-            number, held = (append.app, append.version), _print_of(append.rows)
-            before = told.setdefault(number, set(self._taken.get(number, ())))
-            if append.version > newest[append.app]:
-                newest[append.app] = append.version
-                found.append(append)
-            elif before and held not in before:
-                anothers.append(append)
-            elif not before:
-                continue  # nobody knows what it held
-            before.add(held)
-        return found, anothers
-
-    def _note_taken(self, appends: list[Append]) -> None:
-        for append in appends:
-            self._taken.setdefault((append.app, append.version), set()).add(_print_of(append.rows))
-        while len(self._taken) > KEPT:
-            del self._taken[next(iter(self._taken))]
-
-    def _marked_behind_gaps(self, new: list[Append], known: Mapping[str, int]) -> list[pa.Table]:
+    def _marked_behind_gaps(self, new: list[New]) -> list[pa.Table]:
         """The appends' rows. For a while after some of a committer's are missing, its mark rows say so: whoever waits
         for what they held would wait in vain. Each partition has a mark of each committer every few seconds."""
-        newest, now = dict(known), time.monotonic()
+        now = time.monotonic()
         tables = []
-        for append in new:
-            before, newest[append.app] = newest[append.app], append.version
-            if append.version > before + 1:
+        for append, lacking, _, _ in new:
+            if lacking:
                 self._lacking[append.app] = now + _MARKED_FOR
             behind = self._lacking.get(append.app, now) > now
             tables.append(_behind_a_gap(append.rows) if behind else append.rows)
         return tables
 
-    def _tell_gaps(self, new: list[Append], known: Mapping[str, int]) -> None:
-        """Say which appends are missing in the topic between those that it holds."""
-        newest = dict(known)
-        for append in new:
-            before, newest[append.app] = newest[append.app], append.version
-            if before and append.version > before + 1:
+    def _tell(self, new: list[New]) -> None:
+        """Say which appends are missing in the topic between those that it holds, and who appends in whose name."""
+        for append, lacking, known, beside in new:
+            if known and lacking:
                 self._say(
-                    f"{self._topic} lacks {append.version - before - 1} append(s) of {append.app}: what was in them is "
-                    "missing in the probe log"
+                    f"{self._topic} lacks {lacking} append(s) of {append.app}: what was in them is missing in the "
+                    "probe log"
+                )
+            if beside:
+                self._say_seldom(
+                    f"two append to {self._topic} in the name of {append.app}, as a journal folder and a copy of it: "
+                    "what both have written is taken"
                 )
 
     def _say_seldom(self, sentence: str) -> None:

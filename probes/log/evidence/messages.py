@@ -4,6 +4,7 @@ The headers of each message say whose append it is part of:
 
     app      the committer's name, made with its folder
     version  which of its appends, 1, 2, ...
+    start    which of its starts has made it; an earlier version did not tell
     part     "0/3": the first of three
     format   that of the probe log's rows
 
@@ -19,6 +20,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from probes.log.commits.numbers import NUMBER_BITS, START_BITS
 from rules.vocabulary.slices import FORMAT_VERSION, SLICE_SCHEMA
 
 PART_BYTES: Final = 768 * 1024
@@ -45,26 +47,30 @@ class Append:
     version: int
     rows: pa.Table
     first: int
+    start: int = 0
 
 
-def packed(rows: pa.Table, app: str, version: int) -> Iterator[tuple[list[tuple[str, bytes]], memoryview]]:
+def packed(
+    rows: pa.Table, app: str, version: int, start: int = 0
+) -> Iterator[tuple[list[tuple[str, bytes]], memoryview]]:
     """The headers and the value of each message of an append."""
     sink = pa.BufferOutputStream()
     options = pa.ipc.IpcWriteOptions(compression=_CODEC)
     with pa.ipc.new_stream(sink, rows.schema, options=options) as stream:
         stream.write_table(rows)
     whole = memoryview(sink.getvalue())
-    starts = range(0, len(whole), PART_BYTES)
-    for part, start in enumerate(starts):
-        headers = {"app": app, "version": version, "part": f"{part}/{len(starts)}", "format": FORMAT_VERSION}
-        yield [(key, str(value).encode()) for key, value in headers.items()], whole[start : start + PART_BYTES]
+    begins = range(0, len(whole), PART_BYTES)
+    for part, begin in enumerate(begins):
+        headers = {"app": app, "version": version, "start": start}
+        headers |= {"part": f"{part}/{len(begins)}", "format": FORMAT_VERSION}
+        yield [(key, str(value).encode()) for key, value in headers.items()], whole[begin : begin + PART_BYTES]
 
 
 class Assembly:
     """Puts parts together again, of many committers' appends, which may stand between each other."""
 
     def __init__(self) -> None:
-        self._open: dict[tuple[str, int], tuple[int, list[bytes]]] = {}
+        self._open: dict[tuple[str, int, int], tuple[int, list[bytes]]] = {}
 
     @property
     def first(self) -> int | None:
@@ -73,8 +79,8 @@ class Assembly:
 
     def take(self, offset: int, headers: Headers | None, value: bytes | None) -> Append | None:
         """The append that this message completes, None where there is more to come. Raises NotOurs and Newer."""
-        app, version, part, parts = _told(headers)
-        key = app, version
+        app, version, start, part, parts = _told(headers)
+        key = app, version, start
         if part == 0:  # also where the same append is there again
             self._open[key] = offset, []
         first, before = self._open.get(key, (offset, []))
@@ -84,21 +90,23 @@ class Assembly:
         if len(before) < parts:
             return None
         del self._open[key]
-        return Append(app, version, _rows(before), first)
+        return Append(app, version, _rows(before), first, start)
 
 
-def _told(headers: Headers | None) -> tuple[str, int, int, int]:
+def _told(headers: Headers | None) -> tuple[str, int, int, int, int]:
     told = dict(headers or ())
     try:
         form = int(told["format"])
         part, _, parts = told["part"].decode().partition("/")
-        found = told["app"].decode(), int(told["version"]), int(part), int(parts)
+        start = int(told.get("start", b"0"))
+        found = told["app"].decode(), int(told["version"]), start, int(part), int(parts)
     except (KeyError, ValueError, AttributeError, TypeError) as error:
         raise NotOurs("it is no part of a probe log") from error
     if form > FORMAT_VERSION:
         raise Newer(f"rows of format {form} stand in it, and this version of Offsetwatch reads format {FORMAT_VERSION}")
-    _, version, number, count = found
-    if form != FORMAT_VERSION or not 0 < version < 2**62 or not 0 <= number < count <= MOST_PARTS:
+    _, version, start, number, count = found
+    known = 0 < version < 1 << NUMBER_BITS and 0 <= start < 1 << START_BITS
+    if form != FORMAT_VERSION or not known or not 0 <= number < count <= MOST_PARTS:
         raise NotOurs("it is no part of a probe log")
     return found
 

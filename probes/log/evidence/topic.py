@@ -23,6 +23,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from probes.kafka.client import Connection, Transactional, admin_settings, open_admin, open_producer, producer_settings
 from probes.kafka.cluster import cluster
 from probes.kafka.errors import ClientError, translate
+from probes.log.commits.numbers import number_of, start_of
 from probes.log.errors import HistoryUnavailable
 from probes.log.evidence.messages import packed
 
@@ -133,9 +134,9 @@ class EvidenceTopic:
             self._id = self.topic.id(self._admin)
         return self._id
 
-    def has(self, app: str, version: int, of: Path) -> bool:
-        """Whether this object has appended the version; what another one did is not known here."""
-        return self._done.get(app, 0) >= version
+    def has(self, app: str, version: int, of: Path, after: int | None = None) -> bool:
+        """Whether this object has appended the version last; what another one did is not known here."""
+        return self._done.get(app) == version
 
     def append(self, rows: pa.Table, app: str, version: int) -> None:
         """Append as one transaction. Raises `HistoryUnavailable`: it may be there all the same, and is made again."""
@@ -155,7 +156,7 @@ class EvidenceTopic:
         producer = self._opened(app)
         self._refused.clear()
         producer.begin_transaction()
-        for headers, value in packed(rows, app, version):
+        for headers, value in packed(rows, app, number_of(version), start_of(version)):
             producer.produce(
                 self.topic.name,
                 partition=PARTITION,

@@ -54,6 +54,13 @@ def app_of(folder: Path) -> str:
     return plan.app
 
 
+def start_of_last(folder: Path) -> int:
+    """The start of the committer that has made its last append."""
+    plan = load(folder)
+    assert plan is not None
+    return plan.start
+
+
 def everything(topic: TopicOf) -> list[int]:
     """The versions of all messages that are committed, in order."""
     consumer = Consumer({"bootstrap.servers": topic.connection.bootstrap, "group.id": "all"})

@@ -18,15 +18,26 @@ from deploy.local_kafka import LocalKafka
 from probes.kafka.client import Connection
 from probes.log.commits.committer import committer
 from probes.log.commits.history import History
+from probes.log.commits.numbers import recorded
 from probes.log.errors import HistoryConflict, HistoryUnavailable
 from probes.log.evidence import intake as intakes
 from probes.log.evidence import messages
 from probes.log.evidence.intake import Intake
 from probes.log.evidence.messages import packed
+from probes.log.evidence.taken import LAST
 from probes.log.evidence.topic import EvidenceTopic, TopicOf
 from rules.vocabulary.slices import APPENDS_MISSING, SLICE_SCHEMA
 from tests.monitor.secured import PASSWORD, secured_broker
-from tests.probes.log.evidence.carried import LIMIT, a_host, a_topic, app_of, carried, carry, everything
+from tests.probes.log.evidence.carried import (
+    LIMIT,
+    a_host,
+    a_topic,
+    app_of,
+    carried,
+    carry,
+    everything,
+    start_of_last,
+)
 from tests.probes.log.faults import MODES, Killed, Mode, fault
 from tests.probes.log.lives import Prober, StillClock, check_marks, check_slices, logged, table_rows
 
@@ -405,7 +416,9 @@ def test_a_topic_that_has_lost_its_end_is_read_again_and_what_it_lacks_is_told(
         read = f"offsetwatch-evidence-{topic.id(topic.asker())}"
         table = History(str(history))
         table.last_versions([])
-        table.append_of(SLICE_SCHEMA.empty_table(), {read: 1_000, app_of(folder): 2})
+        table.append_of(
+            SLICE_SCHEMA.empty_table(), {read: 1_000, app_of(folder) + LAST: recorded(start_of_last(folder), 2)}
+        )
         for _ in range(2):
             prober.send(0)
             one.commit()
