@@ -34,6 +34,7 @@ from probes.log.commits.recovery import recover
 from probes.log.commits.status import CommitterStatus
 from probes.log.errors import ProbeLogError
 from probes.running import brought_back
+from probes.running.claiming import Claiming
 from probes.running.known_cluster import former_cluster, note_cluster
 from probes.running.probe_process import Errand, ProcessSupervisor
 from probes.running.probe_run import former_runs, has_run, run_id
@@ -159,6 +160,7 @@ class Fleet:
         probe log, or another fleet works under its run."""
         self._committer: Committer | None = None
         self._confirmations: Confirmations | None = None
+        self._claiming: Claiming | None = None
         self._committer_thread: threading.Thread | None = None
         self._committer_stop = threading.Event()
         self._stopping = threading.Event()
@@ -171,7 +173,8 @@ class Fleet:
         """Prepare the topics and start everything.
 
         Raises Unreachable, ProbeError, ClientError, and the probe log's errors (a journal folder taken by another).
-        AnotherFleet, a ProbeError, where another fleet is at work under this run."""
+        AnotherFleet, a ProbeError, where another fleet is at work under this run, and FolderCopied where one has begun
+        with a copy of the journal folder."""
         known = has_run(self._config, self._folder)
         self._run = run_id(self._config, self._folder)
         self._login = self._connection.login()
@@ -182,7 +185,7 @@ class Fleet:
         if self._history is not None:
             self._open_committer(self._history)
         if known:
-            self._look_at_the_run()
+            self._look_and_claim()
         if self._history is not None:
             self._start_committer(self._history)
         else:
@@ -272,6 +275,7 @@ class Fleet:
         assert self._topics is not None and self._layout is not None
         self._confirmations = Confirmations(self._layout.cluster, self._topics.ids, self._clock)
         self._committer = committer(self._folder, history, self._clock, confirmations=self._confirmations)
+        self._committer.on_copied = self._fail
         self._committer.__enter__()
 
     def _start_committer(self, history: str | Path | Destination) -> None:
@@ -285,10 +289,11 @@ class Fleet:
     def _commit(self) -> None:
         assert self._committer is not None
         try:
+            if self._claiming is not None:
+                self._claiming.wait()
             self._committer.run(self._committer_stop)
         except ProbeLogError as error:
-            self.failure = error
-            self._say(str(error))
+            self._fail(error)
         finally:
             self._committer.__exit__(None, None, None)
 
@@ -300,13 +305,20 @@ class Fleet:
             if not takes(self._connection, "offsetwatch-topics", Api.CONSUMER_GROUP_HEARTBEAT):
                 raise ProbeError(NO_CONSUMER_PROTOCOL)
 
-    def _look_at_the_run(self) -> None:
-        """Nobody may be at work under it, nor the journal folder be an older copy. Raises AnotherFleet and ProbeError,
-        and lets go of the journal folder."""
+    def _fail(self, error: ProbeError | ProbeLogError) -> None:
+        self.failure = error
+        self._say(str(error))
+
+    def _look_and_claim(self) -> None:
+        """Nobody may be at work under the run, the journal folder be an older copy, or another one have claimed it.
+        Raises AnotherFleet, ProbeError and HistoryMismatch, and lets go of the journal folder."""
         try:
             newest = self._newest_under_the_run()
             if brought_back.is_older(self._folder, newest, self._clock.boot):
                 self._give_up_the_run()
+            if self._committer is not None:
+                self._claiming = Claiming(self._committer, self._stopping.wait)
+                self._claiming.make()
         except BaseException:
             if self._committer is not None:
                 self._committer.__exit__(None, None, None)
@@ -336,8 +348,7 @@ class Fleet:
         try:
             self._newest_under_the_run()
         except AnotherFleet as error:
-            self.failure = error
-            self._say(str(error))
+            self._fail(error)
 
     def _keep_up(self) -> None:
         """Look after topics and brokers, now and then and when the observer reports a change."""

@@ -15,7 +15,8 @@ from deltalake import DeltaTable
 
 from probes.log.commits.compaction import tend
 from probes.log.commits.history import History
-from probes.log.errors import HistoryConflict, HistoryUnavailable
+from probes.log.commits.numbers import drawn, recorded, start_of
+from probes.log.errors import FolderCopied, HistoryConflict, HistoryUnavailable
 from rules.vocabulary.slices import to_table
 from streaming_jobs import location
 from streaming_jobs.config import JobConfig, UpkeepConfig
@@ -86,6 +87,22 @@ def test_a_commit_whose_answer_is_lost_is_known_and_not_made_twice(log: History,
     with pytest.raises(HistoryConflict):  # asked again by the client, the store says that the commit is there
         log.append(PARTS[1], APP, 2)
     assert log.last_version(APP) == 2
+    assert rows_of(log) == PARTS[0].num_rows + PARTS[1].num_rows
+
+
+def test_of_two_that_claim_one_append_to_go_on_from_the_first_has_it(log: History, proxy: Proxy) -> None:
+    """As a copied journal folder and its original do, with appends of no rows, which the stream goes over."""
+    append(log, version=1)
+    one, other = (recorded(drawn(), 2) for _ in range(2))
+    beside = History(log.uri)
+    assert not log.has(APP, one, Path(), 1) and not beside.has(APP, other, Path(), 1)
+    log.append(PARTS[1].slice(0, 0), APP, one)
+    with pytest.raises(HistoryConflict):
+        beside.append(PARTS[1].slice(0, 0), APP, other)
+    with pytest.raises(FolderCopied, match=r"append 2 of .* which was not made from there"):
+        beside.has(APP, other, Path(), 1)
+    assert log.has(APP, one, Path(), 1)
+    log.append(PARTS[1], APP, recorded(start_of(one), 3))
     assert rows_of(log) == PARTS[0].num_rows + PARTS[1].num_rows
 
 
