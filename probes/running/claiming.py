@@ -63,6 +63,8 @@ class Claiming:
             self._refused = refused
         except ProbeLogError as error:
             log.warning("whether a copy of %s is at work is not known: %s", self._committer.folder, error)
+        except Exception:  # the committer begins again from what is on disk
+            log.exception("the claim of %s failed", self._committer.folder)
 
 
 def is_away(folder: Path) -> bool:

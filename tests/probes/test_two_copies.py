@@ -16,9 +16,11 @@ from probes.config import ProbesConfig
 from probes.kafka.client import Connection
 from probes.kafka.errors import ProbeError
 from probes.log.errors import FolderCopied, ProbeLogError
+from probes.log.evidence.topic import EvidenceTopic, TopicOf
 from probes.running.claiming import HOME, is_away, settle
 from probes.running.fleet import Fleet
 from probes.running.under_the_run import AnotherFleet
+from tests.probes.log.evidence.carried import a_topic, carried
 from tests.probes.log.lives import check_slices, table_rows, wait_for
 from tests.probes.log.test_killed import violations
 from tests.probes.test_under_the_run import sent, small
@@ -27,7 +29,9 @@ LIMIT = 120.0
 
 
 @contextmanager
-def running(config: ProbesConfig, cluster: LocalKafka, journals: Path, history: Path) -> Iterator[Fleet]:
+def running(
+    config: ProbesConfig, cluster: LocalKafka, journals: Path, history: Path | EvidenceTopic
+) -> Iterator[Fleet]:
     fleet = Fleet(config, Connection(cluster.bootstrap), journals, SystemClock(), history=history)
     try:
         fleet.start()
@@ -44,15 +48,17 @@ def worked(fleet: Fleet) -> None:
     wait_for(lambda: sent(fleet) > 20, LIMIT)
 
 
-def an_original(config: ProbesConfig, cluster: LocalKafka, root: Path) -> str:
+def an_original(config: ProbesConfig, cluster: LocalKafka, root: Path, topic: TopicOf | None = None) -> str:
     """A host that has worked, and was shut down; returns its run."""
-    with running(config, cluster, root / "one", root / "history") as fleet:
+    with running(config, cluster, root / "one", EvidenceTopic(topic) if topic else root / "history") as fleet:
         worked(fleet)
     shutil.copytree(root / "one", root / "two")
     return fleet.status().run
 
 
-def both_begin(config: ProbesConfig, cluster: LocalKafka, root: Path) -> dict[str, ProbeError | ProbeLogError | None]:
+def both_begin(
+    config: ProbesConfig, cluster: LocalKafka, root: Path, topic: TopicOf | None = None
+) -> dict[str, ProbeError | ProbeLogError | None]:
     """By name, why it was refused. Who is not works for a while."""
     told: dict[str, ProbeError | ProbeLogError | None] = {}
     together = threading.Barrier(2)
@@ -60,7 +66,8 @@ def both_begin(config: ProbesConfig, cluster: LocalKafka, root: Path) -> dict[st
     def begin(name: str) -> None:
         together.wait(LIMIT)
         try:
-            with running(config, cluster, root / name, root / "history") as fleet:
+            history = EvidenceTopic(topic) if topic else root / "history"
+            with running(config, cluster, root / name, history) as fleet:
                 wait_for(lambda: sent(fleet) > 50, LIMIT)
                 wait_for(lambda: len(told) == 1, LIMIT)
                 assert fleet.failure is None
@@ -77,15 +84,20 @@ def both_begin(config: ProbesConfig, cluster: LocalKafka, root: Path) -> dict[st
 
 
 @pytest.mark.kafka
-def test_of_two_copies_that_begin_at_once_one_works_and_nobody_is_accused(kafka: LocalKafka, tmp_path: Path) -> None:
+@pytest.mark.parametrize("by", ["table", "topic"])
+def test_of_two_copies_that_begin_at_once_one_works_and_nobody_is_accused(
+    kafka: LocalKafka, tmp_path: Path, by: str
+) -> None:
     """They are alike, as a cloned machine and its original are, whose folders have the same path."""
-    config = busy()
-    an_original(config, kafka, tmp_path)
+    config, topic = busy(), a_topic(kafka) if by == "topic" else None
+    an_original(config, kafka, tmp_path, topic)
     for name in ("one", "two"):
         (tmp_path / name / HOME).unlink(missing_ok=True)
-    told = both_begin(config, kafka, tmp_path)
+    told = both_begin(config, kafka, tmp_path, topic)
     (refused,) = (error for error in told.values() if error is not None)
     assert isinstance(refused, FolderCopied | AnotherFleet)
+    if topic is not None:
+        carried(topic, tmp_path / "history")
     rows = table_rows(tmp_path / "history")
     check_slices(rows)
     assert violations(tmp_path / "history") == []
@@ -96,6 +108,7 @@ def test_a_copy_at_another_path_lets_the_original_begin(
     kafka: LocalKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("probes.running.claiming.GIVES_WAY", 10.0)  # however busy this machine is
+    monkeypatch.setattr("probes.running.fleet.look", lambda *_: 0)  # nor is it the records that tell
     config = busy()
     an_original(config, kafka, tmp_path)
     told = both_begin(config, kafka, tmp_path)

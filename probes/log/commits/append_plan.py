@@ -68,6 +68,8 @@ class AppendPlan:
     """The same of topics whose rows in this append are not counted, unless they had completed by then."""
     start: int = 0
     before: int = 0
+    starts: list[int] = field(default_factory=list)
+    """The newest of all, this one last."""
     claim: bool = False
     """It only says that its start goes on with the folder. Its marks are those of the plan before."""
 

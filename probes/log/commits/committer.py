@@ -51,6 +51,7 @@ from probes.log.commits.planning import (
     parted,
     places,
     planned_rows,
+    starts_with,
     undone,
     went_on,
 )
@@ -418,6 +419,7 @@ class Committer:
             table=table_id,
             start=self._start,
             before=before.start,
+            starts=starts_with(before, self._start),
             version=before.version + 1,
             claim=False,
             now=now,
@@ -472,7 +474,7 @@ class Committer:
             if self._is_done(pending.plan):
                 return
             try:
-                self._history.append(pending.rows, pending.plan.app, pending.plan.recorded)
+                self._history.append(pending.rows, pending.plan.app, pending.plan.recorded, pending.plan.starts)
                 return
             except HistoryConflict:
                 if trial == CONFLICTS - 1:

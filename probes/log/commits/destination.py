@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Protocol
 
@@ -30,8 +31,9 @@ class Destination(Protocol):
         before) is a `HistoryMismatch`, `FolderCopied` where that is not older; else False may mean that nobody knows:
         then `append` is called again with the same rows, which count once."""
 
-    def append(self, rows: pa.Table, app: str, version: int) -> None:
-        """Append rows of `SLICE_SCHEMA` as `app`'s `version`."""
+    def append(self, rows: pa.Table, app: str, version: int, starts: Collection[int] = ()) -> None:
+        """Append rows of `SLICE_SCHEMA` as `app`'s `version`. `starts`: those that the folder has had. Where `has` does
+        not know, the first append of a start raises `FolderCopied` where another one than these was the last."""
 
     def close(self) -> None:
         """Give up its connections. It may be used again."""

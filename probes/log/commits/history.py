@@ -21,7 +21,7 @@ An append to a folder is on the disk when it returns: the plan of the next one f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -115,7 +115,7 @@ class History:
             "else move this folder away, so that its probes begin a run of their own"
         )
 
-    def append(self, rows: pa.Table, app: str, version: int) -> None:
+    def append(self, rows: pa.Table, app: str, version: int, starts: Collection[int] = ()) -> None:
         """Append rows of `SLICE_SCHEMA` as `app`'s `version`. After an error, `last_version` tells whether it was done.
 
         `last_version` must have been asked since the last append of anybody, else the append may fail for that."""

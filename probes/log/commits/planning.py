@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from typing import Final
 
 import pyarrow as pa
 
@@ -16,6 +17,8 @@ from probes.log.journals.segments import is_held
 from probes.log.rows import Row, Shared, table
 
 Group = tuple[Shared, Sequence[Row]]
+STARTS: Final = 32
+"""Of a folder, so many are remembered: a topic's cluster that was put back tells one of before."""
 
 
 def first_plan(table_id: str) -> AppendPlan:
@@ -40,10 +43,16 @@ def undone(plan: AppendPlan) -> AppendPlan:
     )
 
 
+def starts_with(before: AppendPlan, start: int) -> list[int]:
+    """The starts of the plan that follows, which this one makes."""
+    return [*(one for one in before.starts if one != start), start][-STARTS:]
+
+
 def claimed(before: AppendPlan, start: int) -> AppendPlan:
     """An append of no rows, by which a start says that it goes on."""
     parts = went_on(before, before.parts)
-    return replace(before, start=start, before=before.start, version=before.version + 1, parts=parts, claim=True)
+    follows = replace(before, start=start, before=before.start, starts=starts_with(before, start))
+    return replace(follows, version=before.version + 1, parts=parts, claim=True)
 
 
 def parted(plan: AppendPlan, lives: Collection[str], there: Collection[str]) -> AppendPlan | None:

@@ -9,24 +9,35 @@ row, and the intake takes each version once.
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import pyarrow as pa
-from confluent_kafka import KafkaException, Producer, TopicCollection
+from confluent_kafka import OFFSET_INVALID, Consumer, KafkaException, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from probes.kafka.client import Connection, Transactional, admin_settings, open_admin, open_producer, producer_settings
+from probes.kafka.client import (
+    Connection,
+    Transactional,
+    admin_settings,
+    consumer_settings,
+    open_admin,
+    open_consumer,
+    open_producer,
+    producer_settings,
+)
 from probes.kafka.cluster import cluster
-from probes.kafka.errors import ClientError, translate
+from probes.kafka.errors import NOT_ALLOWED, ClientError, translate
 from probes.log.commits.numbers import number_of, start_of
-from probes.log.errors import HistoryUnavailable
+from probes.log.errors import FolderCopied, HistoryConflict, HistoryUnavailable
 from probes.log.evidence.messages import packed
 
+log = logging.getLogger("offsetwatch.committer")
 T = TypeVar("T")
 
 PARTITION: Final = 0
@@ -40,6 +51,17 @@ MESSAGE_BYTES: Final = 1_048_588
 """The largest message: Kafka's default."""
 MADE_WITHIN: Final = 5.0
 """Seconds until a topic that was made is known to the broker that is asked."""
+COPIED: Final = (
+    "through {} another host goes on with what {} had appended, the committer of this journal folder: it has a copy of "
+    "it, or this is one. Where a copy is at work, stop one of the two; else move this folder away, so that its probes "
+    "begin a run of their own"
+)
+MOST_IN_VAIN: Final = 3
+"""Claims of one committer that fail where the topic itself answers; then it does without."""
+FOUND_WITHIN: Final = 3.0
+"""Seconds until a group has a coordinator that knows of it."""
+_NO_COORDINATOR: Final = frozenset({"NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS"})
+_FENCED: Final = frozenset({"_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"})
 _ABSENT: Final = "UNKNOWN_TOPIC_OR_PART"
 _THERE: Final = "TOPIC_ALREADY_EXISTS"
 
@@ -115,6 +137,9 @@ class EvidenceTopic:
     _producer: Producer | None = None
     _done: dict[str, int] = field(default_factory=dict)
     _refused: list[str] = field(default_factory=list)
+    _claimed: tuple[str, int] | None = None
+    """Whose start has its claim there, or can make none."""
+    _in_vain: int = 0
 
     @property
     def uri(self) -> str:
@@ -138,23 +163,27 @@ class EvidenceTopic:
         """Whether this object has appended the version last; what another one did is not known here."""
         return self._done.get(app) == version
 
-    def append(self, rows: pa.Table, app: str, version: int) -> None:
-        """Append as one transaction. Raises `HistoryUnavailable`: it may be there all the same, and is made again."""
-        self._do("append to", lambda: self._append(rows, app, version))
+    def append(self, rows: pa.Table, app: str, version: int, starts: Collection[int] = ()) -> None:
+        """Append as one transaction. Raises `HistoryUnavailable`: it may be there all the same, and is made again;
+        `FolderCopied` where a start that is none of `starts` has claimed the committer's name."""
+        claim = (app, start_of(version))
+        self._do("append to", lambda: self._append(rows, app, version, () if self._claimed == claim else starts))
         self._done[app] = version
+        self._claimed = claim
 
     def close(self) -> None:
         """Leave the cluster; a transaction that is open is aborted by the next one, or by the cluster."""
         producer, self._producer, self._admin = self._producer, None, None
         if producer is not None:
-            with suppress(KafkaException):
+            with suppress(KafkaException):  # each call of one that was fenced fails
                 producer.purge()
-            producer.poll(0)
+                producer.poll(0)
 
-    def _append(self, rows: pa.Table, app: str, version: int) -> None:
+    def _append(self, rows: pa.Table, app: str, version: int, starts: Collection[int]) -> None:
         self._there()  # somebody may have deleted it since
         producer = self._opened(app)
         self._refused.clear()
+        group = self._claiming(app, version, lambda: self._group(app, starts)) if starts else None
         producer.begin_transaction()
         for headers, value in packed(rows, app, number_of(version), start_of(version)):
             producer.produce(
@@ -164,9 +193,58 @@ class EvidenceTopic:
                 headers=headers,
                 on_delivery=self._delivered,
             )
+        if group is not None:
+            told = [self._place(start_of(version))]
+            self._claiming(app, version, lambda: producer.send_offsets_to_transaction(told, group, ANSWERED_WITHIN))
         producer.commit_transaction(COMMITTED_WITHIN)
         if self._refused:
             raise ClientError("_FAIL", self._refused[0])
+
+    def _claiming(self, app: str, version: int, action: Callable[[], T]) -> T:
+        """Rows are not kept back for a claim that cannot be made, as by who may use no groups there."""
+        try:
+            return action()
+        except FolderCopied:
+            raise
+        except Exception as error:
+            problem = translate(error)
+            self._in_vain += problem.code not in _FENCED
+            if problem.code in NOT_ALLOWED or self._in_vain >= MOST_IN_VAIN:
+                log.warning("whether a copy of this journal folder is at work is not known: %s: %s", self.uri, problem)
+                self._claimed = (app, start_of(version))
+                raise HistoryConflict(str(problem)) from error  # and it is appended without
+            raise
+
+    def _group(self, app: str, starts: Collection[int]) -> Any:
+        """By what the transaction commits the number of its start as an offset, which is the claim. The one that is
+        there now stands, or the transaction fails: of all producers of one name only that which was opened last can
+        commit."""
+        settings = consumer_settings(self.topic.connection, client="offsetwatch-evidence", group=app)
+        consumer = open_consumer(settings, lambda error: None)
+        try:
+            told = self._committed(consumer)
+            if told.offset >= 0 and told.offset not in starts:
+                raise FolderCopied(COPIED.format(self.uri, app))
+            return consumer.consumer_group_metadata()
+        finally:
+            consumer.close()
+
+    def _committed(self, consumer: Consumer) -> TopicPartition:
+        """The coordinator is being looked for, as where nobody has used a group in that cluster before."""
+        until = time.monotonic() + FOUND_WITHIN
+        while True:
+            try:
+                (told,) = consumer.committed([self._place()], ANSWERED_WITHIN)
+                if told.error is not None:
+                    raise KafkaException(told.error)
+                return told
+            except KafkaException as error:
+                if translate(error).code not in _NO_COORDINATOR or time.monotonic() > until:
+                    raise
+            time.sleep(0.1)
+
+    def _place(self, start: int = OFFSET_INVALID) -> TopicPartition:
+        return TopicPartition(self.topic.name, PARTITION, start)
 
     def _opened(self, app: str) -> Producer:
         if self._producer is None:
@@ -191,5 +269,11 @@ class EvidenceTopic:
             # Begin anew: the next producer's first words end what this one has left open.
             self._id = None
             self.close()
+            if isinstance(error, FolderCopied | HistoryConflict):
+                raise
             problem = error if isinstance(error, ClientError) else translate(error)
+            if problem.code in _FENCED:
+                # Somebody has opened a producer of this name since: perhaps to claim it.
+                self._claimed = None
+                raise HistoryConflict(f"cannot {what} {self.uri}: {problem}") from error
             raise HistoryUnavailable(f"cannot {what} {self.uri}: {problem}") from error

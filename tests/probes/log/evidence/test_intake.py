@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import pyarrow as pa
@@ -47,8 +47,8 @@ class Unheard(EvidenceTopic):
 
     heard = True
 
-    def append(self, rows: pa.Table, app: str, version: int) -> None:
-        super().append(rows, app, version)
+    def append(self, rows: pa.Table, app: str, version: int, starts: Collection[int] = ()) -> None:
+        super().append(rows, app, version, starts)
         self.heard = not self.heard
         if not self.heard:
             self._done.clear()
