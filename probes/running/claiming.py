@@ -50,7 +50,6 @@ class Claiming:
             log.warning("whether a copy of %s is at work is not known yet: the probe log does not answer", folder)
         elif self._refused is not None:
             raise self._refused
-        settle(folder)
 
     def wait(self) -> None:
         """Until it is made, or cannot be."""

@@ -34,7 +34,7 @@ from probes.log.commits.recovery import recover
 from probes.log.commits.status import CommitterStatus
 from probes.log.errors import ProbeLogError
 from probes.running import brought_back
-from probes.running.claiming import Claiming
+from probes.running.claiming import Claiming, settle
 from probes.running.known_cluster import former_cluster, note_cluster
 from probes.running.probe_process import Errand, ProcessSupervisor
 from probes.running.probe_run import former_runs, has_run, run_id
@@ -186,6 +186,7 @@ class Fleet:
             self._open_committer(self._history)
         if known:
             self._look_and_claim()
+        settle(self._folder)
         if self._history is not None:
             self._start_committer(self._history)
         else:
