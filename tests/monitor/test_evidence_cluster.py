@@ -114,10 +114,11 @@ def rows_of(host: Host) -> int:
 def nothing_is_left(hosts: list[Host], watching: Host) -> bool:
     """Whether the last append of each host is in the table."""
     from probes.log.commits.append_plan import load
+    from probes.log.evidence.taken import LAST
 
     table = DeltaTable(str(watching.data / "tables" / "history"))
     plans = [load(one.data / "journals") for one in hosts]
-    return all(plan is not None and table.transaction_version(plan.app) == plan.version for plan in plans)
+    return all(plan is not None and table.transaction_version(plan.app + LAST) == plan.recorded for plan in plans)
 
 
 def test_what_commands_say_of_a_cluster_of_evidence(kafka: LocalKafka, tmp_path: Path) -> None:
