@@ -62,7 +62,8 @@ class Commits(Table):
 
 @dataclass(slots=True)
 class Reads(Table):
-    """Committed offsets that `process` was told; `offset` is -1 for none. `stable`: 0 if it reads uncommitted."""
+    """Committed offsets that `process` was told; `offset` is -1 for none. `stable`: 0 if it reads uncommitted. `end`:
+    how high the log's end had been listed by the first listing after that, NEVER while none is known."""
 
     group: Ints = field(default_factory=lambda: EMPTY)
     domain: Ints = field(default_factory=lambda: EMPTY)
@@ -73,6 +74,7 @@ class Reads(Table):
     offset: Ints = field(default_factory=lambda: EMPTY)
     process: Ints = field(default_factory=lambda: EMPTY)
     stable: Ints = field(default_factory=lambda: EMPTY)
+    end: Ints = field(default_factory=lambda: EMPTY)
 
 
 @dataclass(slots=True)
@@ -166,6 +168,7 @@ class GroupRows:
             columns.committed[rows],
             columns.process[rows],
             columns.committed_only[rows].astype(np.int64),
+            np.full(len(rows), NEVER),
         )
         return take(reads, domain != UNTIMED)
 

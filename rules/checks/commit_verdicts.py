@@ -44,6 +44,7 @@ class ToldOffset(NamedTuple):
     offset: int
     process: int
     stable: int
+    end: int
 
 
 def concerned(own: Committed, group: int, state: State, domain: int) -> Who:
@@ -133,6 +134,7 @@ class Case:
         self._familiar = any(map(self._may_be_before, since, domain))
         self._never: bool | None = None
         self._acknowledged_at = -1
+        self._beyond = -1
 
     # What was known
 
@@ -341,8 +343,12 @@ class Case:
                 own.first = concat(own.first, Invoked(group, offset))
             return
         _, since, before = max(known)
-        if before == read.offset or self._shared(since) or not self._complete(since):
+        if before == read.offset or not self._complete(since):
             return
+        if self._shared(since):
+            if read.offset <= read.end < NEVER:
+                return
+            self._beyond = read.end
         evidence = {
             "group": self.name,
             "told": read.offset,
@@ -372,10 +378,11 @@ class Case:
         key = [anomaly, *subject]
         if key in own.reported:
             return
-        own.reported.append(key)
+        if self._beyond < 0:  # else it is not known yet whether it is one
+            own.reported.append(key)
         if since is None:
             self.passage.report.add(anomaly, subject, message, at=at, evidence=evidence)
             return
         when = at + self.passage.report.objectives.grace
-        times = self._acknowledged_at, self.read.since
+        times = self._acknowledged_at, self.read.since, self._beyond
         own.pending.append([when, anomaly, list(subject), message, evidence, at, group, domain, since, *times])

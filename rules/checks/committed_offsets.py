@@ -32,7 +32,10 @@ may know an old coordinator: before it asks it has something of its own acknowle
 
 **Members that are not of this log** commit what it never asked for. They are known by what they take away: of a group
 that is subscribed to, nothing is concluded from an unknown offset unless members of this log held the partition all the
-while. A group that is only used in mode `assign` has no members; its name is this log's own.
+while, or it lies beyond the log's end: nobody has read that far. So it is told where somebody set it, which is possible
+only while the group has no member: those that were thrown out let go of everything before they are told. How high the
+end was the first listing after the read tells, and any before, as the log may have been cut since. A group that is only
+used in mode `assign` has no members; its name is this log's own.
 
 **A topic that was made anew** has the name of the one before, and groups commit by names: until the lives of the topic
 before are over, what they ask for lands in the new one, and what was known of the old one may be dropped late. For
@@ -80,7 +83,7 @@ from rules.kept.check import Asked, Check, News, Passage
 from rules.kept.codec import concat, take
 from rules.kept.state import State
 from rules.settling.clocks import ahead
-from rules.settling.gate import Evidence
+from rules.settling.gate import Evidence, Gate
 from rules.vocabulary.finding import Finding
 from rules.vocabulary.objectives import SECOND
 from rules.vocabulary.slices import FORMER_TOPIC_ID
@@ -90,6 +93,8 @@ UNKNOWN_FOR: Final = 600 * SECOND
 own."""
 ASKED_AGAIN: Final = 8
 """Of the reads that wait, and tell one process less than it knew, so many of a group are judged at each step."""
+BEYOND: Final = 11
+"""Where a verdict tells beyond which end what was told must lie."""
 RETENTION: Final = "offsets_retention_minutes"
 """The setting by which the observer tells how long what groups have committed is kept."""
 _OF_GROUPS: Final = frozenset({START, ASSIGN, SUBSCRIBE, REVOKE, CLOSE, COMMIT, TXN})
@@ -196,13 +201,27 @@ def fold(own: Committed, passage: Passage) -> None:
     """Judge the reads up to which the log is complete, in the order of their times."""
     if len(own.groups) > 1:
         unknown_commits.note(own.unknown, passage)
+        _note_ends(own, passage.gate)
     _fold(own, passage)
+    unknown_commits.forget(own.unknown)
     if own.invoked.full:
         later = _later_than_waiting(own, passage.state)
         passage.report.drop(
             "commits after what was read", invoked_commits.write(own.invoked, passage.chunks, own.names, later)
         )
     kept_commits.forget_below(own, passage.state.log_start, passage.chunks)
+
+
+def _note_ends(own: Committed, gate: Gate) -> None:
+    """Note how high the log's end was after what waits had been told."""
+    reads = own.waiting
+    if len(reads):
+        reads.end = np.minimum(reads.end, unknown_commits.highest_after(own.unknown, reads.at, reads.domain, gate))
+    for verdict in own.pending:
+        if verdict[BEYOND] >= 0:
+            at, domain = np.array([[verdict[5]], [verdict[7]]], np.int64)
+            found = unknown_commits.highest_after(own.unknown, at, domain, gate)
+            verdict[BEYOND] = min(verdict[BEYOND], int(found[0]))
 
 
 def _later_than_waiting(own: Committed, state: State) -> Bools:
@@ -326,9 +345,11 @@ def _suspicious(own: Committed, reads: Reads) -> Bools:
 
 def _tell(own: Committed, passage: Passage) -> None:
     """Report what waited for the group's log, and for the partition to be observed."""
-    waiting = []
+    waiting, told = [], list[list[Any]]()
     for verdict in sorted(own.pending, key=lambda one: one[0]):
         when, anomaly, subject, message, evidence, at, group, domain, since, *_ = verdict
+        if [anomaly, subject] in told:
+            continue
         if since >= 0:
             who = concerned(own, group, passage.state, domain)
             if passage.gate.ask(since - LANDED, when, who, domain) is Evidence.NOT_YET:
@@ -348,6 +369,13 @@ def _tell(own: Committed, passage: Passage) -> None:
             continue
         if anomaly == "lost-commit" and not _is_another(own, verdict, passage.state):
             continue
+        if verdict[BEYOND] >= 0:
+            if passage.end <= when:  # the listing that tells may not be here yet
+                waiting.append(verdict)
+                continue
+            if not _is_beyond(own, verdict):
+                continue
+        told.append([anomaly, subject])
         decidable = at if passage.finished else when
         passage.report.tell(
             Finding(
@@ -367,10 +395,22 @@ def _tell(own: Committed, passage: Passage) -> None:
         ]
 
 
+def _is_beyond(own: Committed, verdict: list[Any]) -> bool:
+    """Does what was told lie beyond the end that the log had, and is it no finding yet? Note it, then. A later verdict
+    on the same, which needs no such proof, may wait to be told."""
+    _, anomaly, subject, *_ = verdict
+    if subject[1] <= verdict[BEYOND]:
+        return False
+    if [anomaly, *subject] in own.reported:
+        return any(one[1:3] == [anomaly, subject] and one[BEYOND] < 0 for one in own.pending)
+    own.reported.append([anomaly, *subject])
+    return True
+
+
 def _is_another(own: Committed, verdict: list[Any], state: State) -> bool:
     """Is it another loss than those that were told? Note it, then."""
     group, _, told = verdict[2]
-    domain, _, acknowledged, asked = verdict[7:]
+    domain, _, acknowledged, asked = verdict[7:BEYOND]
     for known_group, known_told, known_domain, known_acknowledged, known_asked in own.losses:
         both = (known_domain, known_asked, domain, acknowledged), (domain, asked, known_domain, known_acknowledged)
         if (group, told) == (known_group, known_told) and all(_was_before(state, *one) for one in both):

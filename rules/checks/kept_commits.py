@@ -64,9 +64,10 @@ class Committed:
     groups have committed; `made_anew`: since when processes say that the topic was made anew under them, -1 where none
     does; `observed`: the newest time at which the partition was; `kept`: how many entries were left when the last were
     forgotten. `pending`: [when, anomaly, subject, message, evidence, at, group, domain, since,
-    acknowledged, asked] of verdicts that wait for the partition to be observed after `when`, and before that, where
-    `since` is a time, for the log of the group through `when`; of a lost commit by when that was `acknowledged`, and
-    since when it was `asked` for; `losses`: [group, told, domain, acknowledged, asked] of the newest that
+    acknowledged, asked, beyond] of verdicts that wait for the partition to be observed after `when`, and before that,
+    where `since` is a time, for the log of the group through `when`; of a lost commit by when that was `acknowledged`,
+    and since when it was `asked` for; `beyond` is an end of the log (`Reads.end`) where the verdict holds only of what
+    lies above it, else -1; `losses`: [group, told, domain, acknowledged, asked] of the newest that
     were told; `unclear`: [anomaly, *subject] of those of `pending` for which it is not known yet whether something is
     missing in between; `reported`: of all."""
 

@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from rules.arrays.intervals import EMPTY, Ints, indices
+from rules.arrays.intervals import EMPTY, Ints, each, indices
 from rules.kept.check import Passage
 from rules.kept.codec import Table, concat, take
 from rules.kept.state import NEVER, Hole
@@ -49,7 +49,8 @@ class Listings(Table):
 @dataclass(slots=True)
 class UnknownCommits:
     """`holes`: at most `KEPT`; of offsets up to `to` any may have been committed in another one. `listings`: the
-    newest `LISTINGS_KEPT`, for holes that are known late; of older ones `rules.settling.listed_ends` tells."""
+    newest `LISTINGS_KEPT`, for holes that are known late; of older ones `rules.settling.listed_ends` tells. Within a
+    step all that came with it."""
 
     holes: Unknown = field(default_factory=Unknown)
     to: int = -1
@@ -85,8 +86,26 @@ def _note_listings(own: UnknownCommits, passage: Passage) -> None:
         own.listings = new
     if len(own.holes):
         _bound_holes(own, passage)
+
+
+def forget(own: UnknownCommits) -> None:
+    """Of the listings keep the newest: what came with the step has been asked for all of them."""
     if len(own.listings) > LISTINGS_KEPT:
         own.listings = take(own.listings, slice(-LISTINGS_KEPT, None))
+
+
+def highest_after(own: UnknownCommits, at: Ints, domain: Ints, gate: Gate) -> Ints:
+    """How high the log's end had been listed by the first listing that was certainly asked for after each of these
+    times, by the clocks of these domains: nobody can have read what lies above it before. NEVER where there is none."""
+    found = np.full(len(at), NEVER, np.int64)
+    for boot in each(own.listings.boot):
+        theirs = own.listings.boot == boot
+        invoked, end = own.listings.invoked[theirs], np.append(own.listings.end[theirs], NEVER)
+        for other in each(domain):
+            mine = domain == other
+            later = invoked.searchsorted(at[mine] + gate.ahead(boot, other, strict=True), side="right")
+            found[mine] = np.minimum(found[mine], end[later])
+    return found
 
 
 def _bound_holes(own: UnknownCommits, passage: Passage) -> None:

@@ -159,8 +159,8 @@ def test_which_commits_are_kept(
     own = Committed(
         groups=["", "g", "other"],
         commits=Commits(same * G, same * HERE, at, at, at, at, offset, kind, same, same * NEVER),
-        told=Reads(told[0], told[1], when, when, when, when, told[2], when, when),
-        pending=[[90, "lost-commit", [], "", {}, 9, G, HERE, since, 1, 8]],
+        told=Reads(told[0], told[1], when, when, when, when, told[2], when, when, when),
+        pending=[[90, "lost-commit", [], "", {}, 9, G, HERE, since, 1, 8, -1]],
     )
     state = State(processes={1: Process(first=0, boot=HERE)})
     kept_commits.forget(own, Report(Place("c", "t", 0), state, Objectives()), {G} if late else set(), (50, 50))
@@ -175,7 +175,7 @@ def test_of_too_many_readings_those_go_that_say_the_same_again(
     monkeypatch.setattr(kept_commits, "WAITING_KEPT", most)
     at, offset = np.array([1, 2, 3, 4, 5, 6, 9]), np.array([5, 5, 5, 5, 7, 7, 7])
     same = np.ones(len(at), np.int64)
-    own = Committed(groups=["", "g"], waiting=Reads(same, same, at, at, at, at, offset, same, same))
+    own = Committed(groups=["", "g"], waiting=Reads(same, same, at, at, at, at, offset, same, same, same))
     state = State(tick=8)
     kept_commits.forget(own, Report(Place("c", "t", 0), state, Objectives()), set(), (8, 8))
     assert own.waiting.at.tolist() == left

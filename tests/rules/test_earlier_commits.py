@@ -24,7 +24,9 @@ def commits(random: np.random.Generator, number: int, *, high: int = 0) -> Commi
 def reads(random: np.random.Generator, number: int, *, high: int = 0) -> Reads:
     one = commits(random, number, high=high)
     offset = np.where(random.random(number) < 0.1, -1, one.offset)
-    return Reads(one.group, one.domain, one.completed, one.invoked, one.since, one.at, offset, one.process, one.kind)
+    return Reads(
+        one.group, one.domain, one.completed, one.invoked, one.since, one.at, offset, one.process, one.kind, one.spoiled
+    )
 
 
 def rows(table: Commits | Reads) -> list[tuple[int, ...]]:
