@@ -10,7 +10,7 @@ from rules.vocabulary.slices import Slice, to_table
 from rules.vocabulary.times import micros
 from tests.rules.histories import SEARCHES, START, History, Store, singly
 
-SHORT: Final = 120
+SHORT: Final = 80
 """A history of so many rows costs nothing row by row; one of an hour's marks costs seconds."""
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from rules.step import HELD
 from rules.vocabulary.slices import Mark
-from tests.rules.histories import History, Store, number
+from tests.rules.histories import History, Store, number, singly
 from tests.rules.liveness_of import at_once, away_after_seconds, row_by_row
 from tests.rules.whole import Told, finished, in_any_way, whole
 
@@ -34,8 +34,16 @@ def some(offset: int, writer: int, seq: int, values: int) -> dict[str, int]:
     return {"offset": offset, "writer": writer, "seq": seq, "values": values}
 
 
+def each_by_itself(h: History) -> Store:
+    """However long the history is: a condition is told at the step that finds it."""
+    store = Store()
+    for row in singly(h.rows):
+        store.feed(row)
+    return store
+
+
 @pytest.mark.parametrize(
-    ("fed", "ended", "age"), [(row_by_row, {"first": [], "age_s": 0.0}, 10.88), (at_once, {}, 10.882)]
+    ("fed", "ended", "age"), [(each_by_itself, {"first": [], "age_s": 0.0}, 10.88), (at_once, {}, 10.882)]
 )
 def test_while_it_lasts(fed: Callable[[History], Store], ended: dict[str, Any], age: float) -> None:
     """Of a spell that a catch-up goes over in one step, less is told at its end."""
