@@ -37,6 +37,7 @@ from alerts.silence_metrics import SilenceMetrics
 from monitor.config.config import Config
 from monitor.config.names import ClusterNames
 from monitor.errors import ConfigError, UserError
+from monitor.incidents.overview import clock
 from monitor.process.checking import CheckingListeners, Checks
 from monitor.process.claiming import Claim
 from monitor.process.intake import begin_intake
@@ -105,6 +106,7 @@ class Watch:
         self._checks: Checks | None = None
         self._telling = threading.Lock()  # the jobs have threads of their own; channels and metrics are told by one
         self._dispatcher: Dispatcher | None = None
+        self._began = datetime.now(UTC)
         self._checked = False
         self._rejected: set[str] = set()
         self._lost: str | None = None
@@ -250,7 +252,7 @@ class Watch:
         if self._stopping.is_set():
             return "stopping"
         if self._checks is None or not self._checked:
-            return "starting: no batch has been checked yet"
+            return f"starting: blind since {clock(self._began, datetime.now(UTC), seconds=True)} UTC"
         return "the checks have stopped, and begin again" if self._checks.stalled else None
 
     def _told(self) -> CheckingListeners:

@@ -178,12 +178,12 @@ def test_processor_time_of_those_that_have_ended_still_counts(served: Exposition
 
 
 def test_live_and_ready(metrics: Metrics) -> None:
-    reasons: list[str | None] = ["starting: no batch has been checked yet", None]
+    reasons: list[str | None] = ["starting: blind since 12:00:05 UTC", None]
     exposition = Exposition(metrics.registry, ready=lambda: reasons[0])
     base = exposition.url.removesuffix("/metrics")
     try:
         assert answer(f"{base}/live") == (200, "ok\n")
-        assert answer(f"{base}/ready") == (503, "starting: no batch has been checked yet\n")
+        assert answer(f"{base}/ready") == (503, "starting: blind since 12:00:05 UTC\n")
         reasons.reverse()
         assert answer(f"{base}/ready") == (200, "ok\n")
         assert answer(f"{base}/secrets")[0] == 404

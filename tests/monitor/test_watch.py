@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import socket
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,7 +14,8 @@ from alerts.dispatch import Dispatcher
 from alerts.event import events as finding_events
 from alerts.incidents.judged import kind_of
 from alerts.metrics import Metrics
-from monitor.process.watch import begin, of_incidents, recorded_identities
+from monitor.config.config import Config
+from monitor.process.watch import Watch, begin, of_incidents, recorded_identities
 from rules.vocabulary.finding import Event
 from tests.monitor.commands import offsetwatch
 from tests.monitor.rows import NOON, events, finding
@@ -121,6 +123,14 @@ def test_a_log_that_cannot_be_written_is_named(tmp_path: Path) -> None:
         done.stderr
         == "offsetwatch: OFFSETWATCH_ALERTS__LOG: alerts.log: no/such/folder/log.jsonl: No such file or directory\n"
     )
+
+
+def test_a_monitor_that_has_checked_nothing_yet_says_since_when_it_is_blind() -> None:
+    before = datetime.now(UTC)
+    watch = Watch(Config(), say=lambda line: None)
+    told = re.fullmatch(r"starting: blind since (?:\d\d-\d\d )?(\d\d:\d\d:\d\d) UTC", watch._not_ready() or "")
+    assert told is not None
+    assert told[1] in {f"{at:%H:%M:%S}" for at in (before, datetime.now(UTC))}
 
 
 def test_what_is_open_or_ended_lately_is_known_again_after_a_restart() -> None:

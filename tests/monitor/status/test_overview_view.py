@@ -83,9 +83,9 @@ def test_of_several_clusters_it_is_said_which_one_is_checked_less_far(clusters: 
         ([], {}, "silent", "Nothing has been checked yet. No incident is open."),
         (
             [],
-            {"not_ready": "starting: no batch has been checked yet"},
+            {"not_ready": "starting: blind since 12:00:05 UTC"},
             "silent",
-            "Nothing has been checked yet: no batch has been checked yet.",
+            "Nothing has been checked yet: blind since 12:00:05 UTC.",
         ),
         ([state(1)], {"now": NOON + 3 * M}, "silent", "NOTHING HAS BEEN CHECKED FOR 3m"),
         ([state(1)], {"now": NOON + 3 * M, "incidents": [incident()]}, "critical", "NOTHING HAS BEEN CHECKED FOR 3m"),

@@ -169,10 +169,10 @@ def test_for_programs(page: Served, one: Incident) -> None:
 
 
 def test_live_and_ready(tmp_path: Path) -> None:
-    monitor = Monitor(not_ready="starting: no batch has been checked yet")
+    monitor = Monitor(not_ready="starting: blind since 12:00:05 UTC")
     with served(monitor.board(), tmp_path) as made:
         assert [made.get(path).status for path in ("/live", "/ready")] == [200, 503]
-        assert made.get("/ready").text == "starting: no batch has been checked yet\n"
+        assert made.get("/ready").text == "starting: blind since 12:00:05 UTC\n"
         assert "Nothing has been checked yet" in made.get("/").text
         monitor.not_ready = None
         assert made.get("/ready").text == "ok\n"
