@@ -43,10 +43,10 @@ test: $(READY)
 	cat $$said; exit $$failed
 
 # Some of what needs no broker and no Spark, for the time between two thoughts: each case is tried, in one of the ways in
-# which `make test` tries it, and tests marked `long` are left out. One process more than there are processors: they wait
-# for what they start, now and then.
+# which `make test` tries it, and tests marked `long` are left out. Three processes more than there are processors: they
+# wait for what they start, and for stores that answer, for a third of their time.
 quick: $(READY)
-	$(BIN)/python -m pytest -n "$$(($$(nproc) + 1))" --dist worksteal --one-way -m "$(QUICK)"
+	$(BIN)/python -m pytest -n "$$(($$(nproc) + 3))" --dist worksteal --one-way -m "$(QUICK)"
 
 # Which lines all that needs no broker and no Spark reaches, in every way: fails where they are fewer than the floor in
 # pyproject.toml, and names the files.

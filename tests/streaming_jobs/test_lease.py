@@ -135,6 +135,7 @@ def test_a_renewal_whose_answer_is_lost_is_one(tables: TableUrl, server: int, mo
     assert again.seen is not None and again.seen.holder == lease.holder
 
 
+@pytest.mark.long
 def test_a_renewal_asks_the_store_little(tables: TableUrl, server: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A store that answers in a second would else be too slow for `HOLD`, and each question costs money."""
     lease = Lease(tables, Clock(0.0))
@@ -151,6 +152,7 @@ def test_a_renewal_asks_the_store_little(tables: TableUrl, server: int, monkeypa
     assert commits[-1] - commits[-4] <= 3 * 5 + 1, "one of them looks for what has expired"
 
 
+@pytest.mark.long
 def test_one_that_was_taken_from_is_refused_by_the_store(tables: TableUrl) -> None:
     """It has not looked since, and puts what follows its own last commit."""
     here, there = Clock(0.0), Clock(0.0)
