@@ -216,22 +216,26 @@ class Lease:
                 newest = self._newest()
                 if newest.version != after and newest.by != self.holder:  # else the answer to ours was lost
                     return False
-            table, attempt = self._table, uuid.uuid4().hex
+            table = self._table
             assert table is not None
-            told = {"holder": holder, "called": self._called, "by": self.holder, "attempt": attempt, "home": self.home}
-            properties = CommitProperties(custom_metadata=told, max_commit_retries=0)
-            hooks = PostCommitHookProperties(cleanup_expired_logs=table.version() % CLEANED_EVERY == 0)
-            try:
-                # Of all commits without rows the one after which the table knows that it is at its version.
-                table.alter.set_table_properties(
-                    _PROPERTIES, commit_properties=properties, post_commithook_properties=hooks
-                )
-            except CommitFailedError:
-                newest = self._newest()
-                if newest.attempt != attempt:
-                    return False
-            self._version = table.version()
-            return True
+            while True:
+                attempt = uuid.uuid4().hex
+                told = {"holder": holder, "called": self._called, "by": self.holder, "attempt": attempt}
+                properties = CommitProperties(custom_metadata=told | {"home": self.home}, max_commit_retries=0)
+                hooks = PostCommitHookProperties(cleanup_expired_logs=table.version() % CLEANED_EVERY == 0)
+                try:
+                    # Of all commits without rows the one after which the table knows that it is at its version.
+                    table.alter.set_table_properties(
+                        _PROPERTIES, commit_properties=properties, post_commithook_properties=hooks
+                    )
+                except CommitFailedError:
+                    newest = self._newest()
+                    if newest.by != self.holder:
+                        return False
+                    if newest.attempt != attempt:
+                        continue  # nobody has heard of an earlier one of ours: this one follows it
+                self._version = table.version()
+                return True
 
         return bool(self._asked(put))
 

@@ -154,5 +154,7 @@ def test_what_is_found_of_an_incident_that_is_over_is_counted_there() -> None:
     assert (one.anomaly, one.open, one.folded, one.findings) == ("duplicate", False, {"nonmonotonic-poll": 1}, 2)
     alone = replace(order, implied_by=None)
     assert [one.anomaly for one in standing(copy, alone)] == ["duplicate", "nonmonotonic-poll"]
+    waits = told("stuck-consumer", 2, at=3000, event_="opened", implied_by=copy.id)
+    assert [one.anomaly for one in standing(copy, waits, now=3100)] == ["duplicate", "stuck-consumer"]
     mild = replace(copy, severity="warning")
     assert [one.anomaly for one in standing(mild, order, now=3100)] == ["duplicate", "nonmonotonic-poll"]

@@ -9,6 +9,7 @@ import pytest
 
 from rules.vocabulary.finding import identity
 from tests.rules.histories import History, Store, number
+from tests.rules.liveness_of import at_once, away_after_seconds, away_in_the_midst, row_by_row
 from tests.rules.whole import in_any_way, whole
 
 R, W = number("r"), number("w")
@@ -91,3 +92,22 @@ def test_more_values_than_are_named(fed: Fed, committed: bool) -> None:
     first = 14 if committed else 13
     told = f"process {R} went from offset 0 to {first} over {number} known values{words}"
     assert skips(fed(h)) == [("poll-skip", told, why)]
+
+
+@pytest.mark.parametrize("fed", [row_by_row, at_once, away_after_seconds, away_in_the_midst])
+def test_what_turns_out_to_be_aborted_later_explains_nothing_that_was_told(fed: Fed) -> None:
+    """A transaction that ends half a minute later: until then it was as good as committed."""
+    h = History()
+    h.assign("r")
+    h.assign("s")
+    h.send("w", 0, 1, at=0)
+    h.send("w", 4, 1, at=4)
+    h.poll("r", [("w", 0, 1, 0)])
+    h.poll("r", [("w", 4, 1, 4)])
+    h.poll("s", [("w", 0, 5, 0)])
+    for _ in range(30):
+        h.observe(end=5)
+        h.mark(1.0)
+    h.txn("t", sends=[("w", 1, 3, None)], type="fail", txn=1, invoked=h.at(0.0))
+    goes_on(h)
+    assert skips(fed(h)) == [("poll-skip", f"process {R} went from offset 0 to 4 over 3 known values", None)]

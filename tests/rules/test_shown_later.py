@@ -87,3 +87,19 @@ def test_what_was_acknowledged_counts_whoever_is_shown_it_later(fed: Fed) -> Non
     h.poll("a", [("w", 0, 5, 0)])
     goes_on(h)
     assert skips(fed(h)) == [SKIP]
+
+
+def test_what_is_here_before_log_time_has_come_to_the_step_was_shown_later_all_the_same() -> None:
+    """The auditor's rows are here at once, and the time up to which all is known follows."""
+    h, store = History(), Store()
+    left_out(h, "info")
+    h.poll("s", [("w", 0, 1, 0), ("w", 4, 1, 4)])
+    goes_on(h, 1)
+    first = len(h.rows)
+    goes_on(h)
+    audit = [h.assign("a"), h.poll("a", [("w", 0, 5, 0)])]
+    goes_on(h)
+    early = {id(row) for row in [*h.rows[:first], *audit]}
+    store.feed([row for row in h.rows if id(row) in early])
+    store.feed([row for row in h.rows if id(row) not in early])
+    assert skips(store) == []

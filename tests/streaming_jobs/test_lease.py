@@ -12,13 +12,14 @@ from threading import Thread
 from typing import IO
 
 import pytest
+from deltalake import DeltaTable
 
 from streaming_jobs import location
 from streaming_jobs.errors import LeaseLost, TableError
 from streaming_jobs.location import TableUrl
 from streaming_jobs.tables.delta_tables import Table, close_to_others, read_table
 from streaming_jobs.tables.fence import fenced
-from streaming_jobs.tables.lease import HOLD, RENEW, WAIT, Lease
+from streaming_jobs.tables.lease import HOLD, RENEW, WAIT, Held, Lease
 from streaming_jobs.tables.schemas import SPECS
 from tests.object_store import known_here, store
 from tests.streaming_jobs.conftest import CHECKOUT
@@ -133,6 +134,34 @@ def test_a_renewal_whose_answer_is_lost_is_one(tables: TableUrl, server: int, mo
     again = Lease(tables, Clock(0.0))
     assert not again.take()
     assert again.seen is not None and again.seen.holder == lease.holder
+
+
+def test_a_renewal_that_came_through_unheard_is_no_other_monitors(
+    tables: TableUrl, server: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its answer is lost, and when it looks whether it is there the store is away: the next one finds it there."""
+    here, newest = Clock(0.0), Lease._newest
+    lease = Lease(tables, here)
+    assert lease.take()
+    with monkeypatch.context() as then, proxied(server, lost=1) as (port, _):
+        then.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{port}")
+        lease._table = None
+        newest(lease)
+
+        def away(self: Lease) -> Held:
+            raise OSError("away")
+
+        then.setattr(Lease, "_newest", away)
+        lease.renew()
+    assert lease._complaint.endswith("away"), "it does not know what became of it"
+    location._store.cache_clear()
+    lease._table = DeltaTable(str(lease.place))
+    lease._table.load_as_version(lease._version)
+    here.now += RENEW
+    lease.renew()
+    assert lease.lost is None and not lease._complaint
+    here.now = HOLD + RENEW - 0.5
+    lease.require()
 
 
 @pytest.mark.long
