@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final, TextIO
@@ -17,6 +18,7 @@ import orjson
 
 from monitor.history_files import plain_edn
 from monitor.history_files.errors import Malformed
+from monitor.history_files.names import shown
 from monitor.history_files.source import beginning, opened
 
 CHUNK: Final = 2**20
@@ -47,7 +49,10 @@ def _json_lines(lines: Iterable[bytes]) -> Iterator[tuple[int, Any]]:
     loads = orjson.loads
     for number, line in enumerate(lines, 1):
         try:
-            yield number, loads(line)
+            event = loads(line)
+            if line.count(b'":') != _names(event):
+                _refuse_doubled(line, number)
+            yield number, event
         except orjson.JSONDecodeError as e:
             line = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
             if line.strip():
@@ -57,9 +62,42 @@ def _json_lines(lines: Iterable[bytes]) -> Iterator[tuple[int, Any]]:
                     raise Malformed(f"this is not JSON: {_without_place(e)}", number) from e
 
 
+def _names(event: Any) -> int:
+    """How many names the maps have that are looked at: the event's own, and the keys of what it polled."""
+    if type(event) is not dict:
+        return 0
+    count = len(event)
+    value = event.get("value")
+    if type(value) is list:
+        for micro in value:
+            if type(micro) is list and len(micro) == 2 and type(micro[1]) is dict:
+                count += len(micro[1])
+    return count
+
+
+def _refuse_doubled(line: bytes, number: int) -> None:
+    """Raise `Malformed` where a map of the line has a name twice, of which a parser keeps the last and says nothing.
+    Slow, and for lines alone in which more names stand than were found."""
+    try:
+        json.loads(line, object_pairs_hook=_once)
+    except Malformed as e:
+        e.line = number
+        raise
+    except ValueError:
+        return  # Python does not read all that orjson does
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        counted = Counter(name for name, _ in pairs)
+        raise Malformed(f"a map has the key {shown(next(name for name in counted if counted[name] > 1))} twice")
+    return found
+
+
 def _json_array(text: TextIO) -> Iterator[tuple[int, Any]]:
     """The items of one array, read through a window that grows until the item at its start is complete."""
-    decode = json.JSONDecoder().raw_decode
+    decode = json.JSONDecoder(object_pairs_hook=_once).raw_decode
     window = text.read(CHUNK)
     at = window.index("[") + 1
     line = 1 + window.count("\n", 0, at)
@@ -73,6 +111,9 @@ def _json_array(text: TextIO) -> Iterator[tuple[int, Any]]:
             break
         try:
             item, after = decode(window, start)
+        except Malformed as e:
+            e.line = line + window.count("\n", at, start)
+            raise
         except json.JSONDecodeError as e:
             if more := text.read(max(CHUNK, len(window) - at)):
                 window, at = window[at:] + more, 0

@@ -4,7 +4,8 @@ An invocation and the completion that follows it in the same process are one ope
 of completions. A process has one operation open at a time: one that invokes another before it is refused. An invocation
 that is never completed is indefinite (`info`), and ends with the history. A completion without invocation stands for
 both, and nobody knows when it was invoked: no earlier than its process had completed the one before, or than the
-history begins. That is when it *began*, wherever it matters what had completed before.
+history begins. That is when it *began*, wherever it matters what had completed before. Of a process that has invoked
+such an operation before it is a second completion, and refused.
 
 The file's order is that of the events. Where a time goes back, completions are held to be no earlier than what stands
 before them, so that one operation comes before another only where the file and the times both say so.
@@ -45,6 +46,8 @@ _SEND, _POLL = 0, 1
 _MICRO: Final = {"send": _SEND, ":send": _SEND, "poll": _POLL, ":poll": _POLL}
 _NAMES: Final = {code: name for name, code in _FUNCTIONS.items() if name[0] != ":"}
 _NOBODY: Final = frozenset({"nemesis", ":nemesis"})
+_BESIDE: Final = frozenset({"debug-topic-partitions", ":debug-topic-partitions"})
+"""Functions that say nothing of records."""
 
 BLOCK: Final = 2**18
 
@@ -157,6 +160,7 @@ class Recorder:
         self._indices = array("q")  # of every event, -1 where it has none
         self._last_index = -1
         self._open: dict[int, tuple[int, int, int, int, Any]] = {}  # ordinal, line, f, time, value, by process
+        self._invoked: set[tuple[int, int]] = set()  # process, f
         self._touched: defaultdict[int, set[int]] = defaultdict(set)  # partitions, by process
         self._subscribed: set[int] = set()
         self._crashed: dict[int, int] = {}  # the process that a crashed one becomes, or -1 until its id is used again
@@ -200,8 +204,11 @@ class Recorder:
         if self._first is None:
             self._first = self._latest = time
         self._earliest, self._latest = min(self._earliest, time), max(self._latest, time)
-        if process in _NOBODY or f not in _FUNCTIONS:
+        if process in _NOBODY or f in _BESIDE:
             return
+        if f not in _FUNCTIONS:
+            known = ", ".join(sorted(_NAMES.values()))
+            raise Malformed("the event has no f" if f is None else f"the event's f is {shown(f)}: it must be {known}")
         if process is None:
             raise Malformed("the event has no process")
         try:
@@ -219,6 +226,7 @@ class Recorder:
                     f" {opened[1]} has completed: a process has one operation open at a time"
                 )
             self._open[own] = (ordinal, line, function, time, value)
+            self._invoked.add((own, function))
             return
         invoked, begun = time, min(time, self._ended.get(own, self._first))
         self._ended[own] = time
@@ -231,6 +239,13 @@ class Recorder:
             invoked = begun = opened[3]
             if value is None:
                 value = opened[4]
+                if outcome == OK and (function == POLL or (function == TXN and _polls(value))):
+                    raise Malformed(f"the ok {_NAMES[function]} has no value: what it polled must stand there")
+        elif (own, function) in self._invoked:
+            raise Malformed(
+                f"process {shown(process)} completes {_NAMES[function]} and has none open: an invocation has one"
+                " completion"
+            )
         self._record(Head(ordinal, own, function, outcome, begun, invoked, self._latest), value, event)
         if error is not None and outcome != OK:
             self._errors[self._count - 1] = harmless(shown(jsonable(error)))
@@ -396,6 +411,11 @@ class Recorder:
             processes,
             names,
         )
+
+
+def _polls(value: Any) -> bool:
+    """Whether there is a poll among the micro-operations of an invocation."""
+    return any(_MICRO.get(micro[0]) == _POLL for micro in value or ())
 
 
 def _unknown(offset: Any) -> int:

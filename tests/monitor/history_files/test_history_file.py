@@ -381,6 +381,8 @@ def test_a_name_that_is_not_utf_8_is_no_matter(tmp_path: Path) -> None:
 
 
 GOOD = '{"type": "ok", "process": 0, "f": "send", "value": [["send", 1, [0, 1]]]}\n'
+OPEN = '{"type": "invoke", "process": 0, "f": "send", "value": [["send", 1, 1]]}\n'
+TWICE = '{"type": "ok", "process": 1, "f": "poll", "value": [["poll", {"1": [[7, 1]], "1": [[0, 1]]}]]}\n'
 BROKEN = [
     ("", None, "there is no send, poll or txn in it"),
     ("[]", None, "there is no send, poll or txn in it"),
@@ -444,7 +446,56 @@ BROKEN = [
         "the event's index is 1 after 3: events",
     ),
     ("hello\nworld\n", 1, "this is not an event of a Kafka workload: hello"),
+    (
+        GOOD + GOOD.replace('"send", "value"', '"sned", "value"'),
+        2,
+        "the event's f is sned: it must be assign, crash, poll",
+    ),
+    (GOOD + GOOD.replace('"f": "send", ', ""), 2, "the event has no f"),
+    (
+        OPEN + GOOD + GOOD.replace('"ok"', '"fail"'),
+        3,
+        "process 0 completes send and has none open: an invocation has one completion",
+    ),
+    (
+        '{"type": "invoke", "process": 0, "f": "poll", "value": [["poll"]]}\n'
+        '{"type": "ok", "process": 0, "f": "poll", "value": null}\n',
+        2,
+        "the ok poll has no value: what it polled must stand there",
+    ),
+    (
+        '{"type": "invoke", "process": 0, "f": "txn", "value": [["send", 1, 1], ["poll"]]}\n'
+        '{"type": "ok", "process": 0, "f": "txn"}\n',
+        2,
+        "the ok txn has no value",
+    ),
+    (GOOD + TWICE, 2, "a map has the key 1 twice"),
+    (GOOD + GOOD.replace('"f"', '"process": 1, "f"'), 2, "a map has the key process twice"),
+    ("[\n" + GOOD + ",\n" + TWICE + "]", 4, "a map has the key 1 twice"),
 ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # Of a range of a longer history: what was invoked before it completes in it, once by each process and function.
+        GOOD + OPEN + GOOD,
+        '{"type": "ok", "process": 0, "f": "poll", "value": [["poll", {"1": [[0, 1]]}]]}\n' + OPEN + GOOD,
+        # A process that has crashed, and one whose polls alone have no invocations.
+        OPEN + GOOD + '{"type": "info", "process": 0, "f": "crash"}\n' + GOOD,
+        OPEN + GOOD + 2 * '{"type": "ok", "process": 0, "f": "poll", "value": [["poll", {}]]}\n',
+        # An ok send that tells no offset, and a transaction that only sends.
+        OPEN + '{"type": "ok", "process": 0, "f": "send", "value": null}\n',
+        OPEN.replace("send", "txn", 1) + '{"type": "ok", "process": 0, "f": "txn"}\n',
+        # The same key in two maps, and in what looks like a name.
+        GOOD + '{"type": "ok", "process": 1, "f": "txn", "value": [["poll", {"1": []}], ["poll", {"1": [[0, 1]]}]]}\n',
+        GOOD + GOOD.replace('"f"', '"error": "\\"f\\": 1", "f"').replace('"ok"', '"info"'),
+    ],
+)
+def test_what_only_looks_broken_is_read(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "h"
+    path.write_text(text)
+    assert read(path).operations >= 1
 
 
 @pytest.mark.parametrize(("text", "line", "reason"), BROKEN)
