@@ -231,7 +231,11 @@ class Checks:
     # Beginning again
 
     def _ours(self, error: Exception) -> Exception:
-        """The error as the user sees it: Spark's and py4j's are translated, a defect of ours stays what it is."""
+        """The error as the user sees it: Spark's and py4j's are translated, and whatever Python says of a JVM that has
+        gone; a defect of ours stays what it is."""
+        if not isinstance(error, known_errors()) and self._session is not None and not _is_there(self._session):
+            log.info("Spark's Java process has gone", exc_info=error)
+            return JobFailed("The integrity job ended: Spark's Java process has gone, and its log may say why.")
         foreign = type(error).__module__.partition(".")[0] in ("py4j", "pyspark")
         return translated(error, checkpoint=str(self._config.job.checkpoint_path)) if foreign else error
 

@@ -108,6 +108,48 @@ def told_to(lines: list[str], conditions: list[Finding]) -> CheckingListeners:
     )
 
 
+class Session:
+    """What asks a session's JVM whether it is at work; `gone` it does not answer."""
+
+    def __init__(self, *, gone: bool) -> None:
+        self._gone = gone
+
+    @property
+    def sparkContext(self) -> Session:
+        return self
+
+    @property
+    def _jsc(self) -> Session:
+        return self
+
+    def sc(self) -> Session:
+        if self._gone:
+            raise ConnectionRefusedError(111, "Connection refused")
+        return self
+
+    def isStopped(self) -> bool:
+        return False
+
+
+@pytest.mark.parametrize("gone", [True, False])
+def test_what_python_says_of_a_jvm_that_went_in_the_first_start_is_one_line(
+    gone: bool, job: type[Job], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one that YARN ends, where it started the monitor and its executors do not come. With one that is at work the
+    error is a defect, and stays what it is."""
+    error = ConnectionRefusedError(111, "Connection refused")
+    monkeypatch.setattr(session, "start", lambda settings: Session(gone=gone))
+    monkeypatch.setattr(job, "starts", error)
+    monkeypatch.setattr(job, "serves", False)
+    with pytest.raises((JobFailed, ConnectionRefusedError)) as raised:
+        Checks(config(tmp_path), told_to([], [])).start()
+    if gone:
+        why = "The integrity job ended: Spark's Java process has gone, and its log may say why."
+        assert isinstance(raised.value, JobFailed) and str(raised.value) == why
+    else:
+        assert raised.value is error
+
+
 @pytest.mark.parametrize("where", ["session", "job"])
 @pytest.mark.parametrize(("error", "why"), OF_A_JVM_THAT_GOES, ids=lambda of: type(of).__name__)
 def test_an_error_while_they_begin_again_is_followed_by_another_start(
