@@ -8,10 +8,10 @@ What is grouped:
 
 - A violation joins the incident that is named for its anomaly, of its severity and topic, while that goes on, whatever
   the partition; else one that concerns the same transaction, value or offset; else one of the same log within `AFTER`
-  of it, where both tell of the log's order; else it begins one. What tells of groups' committed offsets joins first of
-  all what told of such within `AFTER`, and so does what a transform of such a group has reflected twice. A loss joins
-  that of a loss alone. What came with an incident of another name takes nothing of its own name with it: people are
-  told of that when it happens.
+  of it, where both tell of the log's order; else it begins one. What tells of groups' committed offsets joins first
+  of all what told of such within `AFTER`, or takes it in where it was milder, and so does what a transform of such a
+  group has reflected twice. A loss joins that of a loss alone. What came with an incident of another name takes
+  nothing of its own name with it: people are told of that when it happens.
 - Conditions of one anomaly and topic are one incident with their partitions inside. Those about the set-up of a
   cluster, or about processes (`OF_THE_CLUSTER`), are one incident per cluster. Who is refused for want of the same
   right, or by the same login, is in one with all others, whatever their conditions are called.
@@ -64,9 +64,11 @@ from alerts.incidents.incident import LOSSES, Became, Incident, Names, nameless
 from alerts.incidents.judged import is_condition, judged
 from alerts.incidents.keys import (
     IN_A_MOMENT,
+    NAMED_FOR,
     OF_A_GROUP,
     OF_A_LOG,
     OF_AN_INPUT,
+    OF_GROUPS,
     REFLECTED,
     SIGNS_IN_A_LOG,
     Key,
@@ -75,6 +77,7 @@ from alerts.incidents.keys import (
 )
 from alerts.incidents.outage import SHORTLY, Outage, tellable_from
 from rules.vocabulary.conditions import EXPLAIN_WHAT_WAITS, WAIT_ON_THE_CLUSTER
+from rules.vocabulary.policy import SEVERITIES
 from rules.vocabulary.times import EPOCH
 
 HOLD: Final = timedelta(minutes=15)
@@ -170,6 +173,7 @@ class Incidents:
         if number is None:
             number = self._numbers = self._numbers + 1
             self._groups[number] = Group.begun(event)
+            self._take_milder(event, number, keys)
         group = self._groups[number]
         self._leave(event, number)
         if self._kept is None:
@@ -183,6 +187,18 @@ class Incidents:
             self._tell_cut(event, number)
         if event.anomaly in LOSSES:
             self._tell_missing(event, group)
+
+    def _take_milder(self, event: FindingEvent, number: int, keys: list[Key]) -> None:
+        """What was told of groups' committed offsets a moment before, and is milder than what begins an incident now,
+        is a part of that: one fact, by its worst name."""
+        for key in keys:
+            other = self._by_key.get(key) if key[0] == OF_GROUPS else None
+            group = self._groups.get(other) if other is not None else None
+            if other is None or group is None or group.kind != "violation" or group.became is not None:
+                continue
+            goes_on = group.is_milder_than(event) and group.ended(event.counted, self._hold) is None
+            if goes_on and abs(event.at - group.last) <= AFTER:
+                self._fold(other, number, event)
 
     def _said(self, event: FindingEvent) -> int | None:
         """The number of the incident that has said already what this finding says, and that it does not keep open: of a
@@ -426,8 +442,10 @@ class Incidents:
                 self._drop(number, group)
 
 
-def _order(event: FindingEvent) -> tuple[datetime, datetime, bool, bool, bool, str]:
+def _order(event: FindingEvent) -> tuple[datetime, datetime, bool, bool, bool, tuple[int, int], str]:
     """As counted, and within a batch in log time; at one moment openings before ends, causes before what they explain,
-    and losses, which begin incidents of their own, before signs of them."""
+    losses, which begin incidents of their own, before signs of them, and what is worse before what is milder. One fact
+    with several names is called by the one that says most."""
     explained, loss = event.implied_by is not None, event.anomaly in LOSSES
-    return event.counted, event.at, event.event == "closed", explained, not loss, event.id
+    worth = SEVERITIES.index(event.severity), NAMED_FOR.index(event.anomaly) if event.anomaly in NAMED_FOR else -1
+    return event.counted, event.at, event.event == "closed", explained, not loss, worth, event.id

@@ -43,6 +43,8 @@ _ZERO: Final = "spurious-zero-offset"
 TELLS: Final = {"foreign-commit": "told", "lost-commit": "told", "offset-regression": "after"}
 """Where the evidence of a finding about a group's offset has the offset that was told: one that was set from outside is
 one fact with three names."""
+NAMED_FOR: Final = tuple(TELLS)
+"""The name that such an incident has of those that are found at one moment: the first of these."""
 REFLECTED: Final = "eos-violation"
 _OF_AN_INPUT: Final = frozenset({"duplicate", REFLECTED})
 """An input that stands twice is reflected twice, and told of in the output's topic."""

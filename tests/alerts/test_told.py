@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -376,131 +376,6 @@ def test_a_suspicion_that_turns_out_true_is_the_loss(hook: Hook) -> None:
         [suspicion("opened", at=0), told("lost-write", 1, at=2.0), suspicion("closed", at=2.0, counted=3.0)], until=20
     )
     assert [title for title, _, _ in hook.chat] == ["lost-write in orders/3 (critical)"]
-
-
-def test_an_offset_that_was_set_from_outside_is_one_page(hook: Hook) -> None:
-    """By hand, as it is done to have a group read again."""
-    told_of = {"group": "g", "before": 25737, "told": 25437}
-    events = [
-        told("foreign-commit", ("g", 25437), at=0.4, counted=11, evidence=told_of),
-        told(
-            "offset-regression",
-            ("g", 25737, 25437),
-            at=0.4,
-            counted=14,
-            evidence={"group": "g", "before": 25737, "after": 25437},
-        ),
-        told(
-            "lost-commit",
-            ("g", 25737, 25437),
-            at=0.4,
-            counted=16,
-            evidence={"group": "g", "committed": 25737, "told": 25437},
-        ),
-        told(
-            "lost-commit",
-            ("h", 25737, 25437),
-            at=0.4,
-            counted=16,
-            evidence={"group": "h", "committed": 25737, "told": 25437},
-        ),
-        told(
-            "lost-commit",
-            ("g", 25737, None),
-            at=0.4,
-            counted=16,
-            evidence={"group": "g", "committed": 25737, "told": None},
-        ),
-    ]
-    incidents = Incidents()
-    incidents.take(events)
-    assert sorted((one.anomaly, one.findings, one.folded) for one in incidents.at(NOON + 20 * S)) == [
-        ("foreign-commit", 5, {"offset-regression": 1, "lost-commit": 3}),
-    ]
-
-
-def test_offsets_of_many_groups_that_were_set_at_once_are_one_page() -> None:
-    """What is told first of one of them needs not be told of all: an offset that was set to where somebody had once
-    committed, or to the beginning, has another name."""
-    by_name: dict[str, Callable[[str, int], dict[str, Any]]] = {
-        "foreign-commit": lambda g, n: {"group": g, "before": n, "told": n - 50},
-        "spurious-zero-offset": lambda g, n: {"group": g, "known": n, "process": "7"},
-        "offset-regression": lambda g, n: {"group": g, "before": n - 9, "after": n - 50},
-        "lost-commit": lambda g, n: {"group": g, "committed": n, "told": n - 50},
-    }
-    places = [("g", 0, 700), ("g", 1, 600), ("h", 0, 710), ("h", 1, 12)]
-    untold = {("foreign-commit", "h", 1), ("offset-regression", "g", 0)} | {
-        ("spurious-zero-offset", group, partition) for group, partition, _ in places[:3]
-    }
-    events = [
-        told(
-            name,
-            (group, i),
-            at=0.4,
-            counted=16.0 + i,
-            topic=f"t{partition}",
-            partition=partition,
-            evidence=evidence(group, offset),
-        )
-        for i, (name, evidence) in enumerate(by_name.items())
-        for group, partition, offset in places
-        if (name, group, partition) not in untold
-    ]
-    incidents = Incidents()
-    incidents.take(events)
-    (one,) = incidents.at(NOON + 30 * S)
-    assert (one.anomaly, one.folded) == (
-        "foreign-commit",
-        {"spurious-zero-offset": 1, "offset-regression": 3, "lost-commit": 4},
-    )
-    incidents.take(
-        [told("lost-commit", ("g", 9), at=90, counted=100, evidence={"group": "g", "committed": 9, "told": 4})]
-    )
-    assert len(incidents.at(NOON + 110 * S)) == 2, "what is found of a later time may be another fault"
-
-
-def test_a_group_that_was_set_to_the_beginning_is_one_page_whatever_its_topics() -> None:
-    zero = {"group": "g", "known": 23102, "process": "7"}
-    events = [
-        told("spurious-zero-offset", ("committed", "g"), topic=topic, partition=partition, evidence=zero)
-        for topic in ("orders", "payments")
-        for partition in (0, 1)
-    ]
-    events.append(
-        told(
-            "lost-commit",
-            ("g", 23102, 0),
-            topic="orders",
-            partition=0,
-            at=5,
-            evidence={"group": "g", "committed": 23102, "told": 0},
-        )
-    )
-    incidents = Incidents()
-    incidents.take(events)
-    (one,) = incidents.at(NOON + 20 * S)
-    assert (one.anomaly, one.topic, one.places, one.findings, one.folded) == (
-        "spurious-zero-offset",
-        "",
-        4,
-        5,
-        {"lost-commit": 1},
-    )
-
-
-def test_acknowledgements_of_offset_zero_in_two_topics_are_two() -> None:
-    events = [
-        told(
-            "spurious-zero-offset",
-            ("acknowledgement", 7, 9),
-            topic=topic,
-            evidence={"writer": 7, "seq": 9, "known": 23102, "process": "7", "op": 4},
-        )
-        for topic in ("orders", "payments")
-    ]
-    incidents = Incidents()
-    incidents.take(events)
-    assert [(one.anomaly, one.findings) for one in incidents.at(NOON + 20 * S)] == [("spurious-zero-offset", 1)] * 2
 
 
 def test_a_suspicion_that_was_told_and_comes_back_for_a_moment_goes_on_being_known(hook: Hook) -> None:
