@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal
 
 from alerts.incidents.silence import Silence
-from rules.vocabulary.conditions import EXPLAIN_WHAT_WAITS
+from rules.vocabulary.conditions import EXPLAIN_WHAT_WAITS, OUT_OF_SYNC
 from rules.vocabulary.policy import Severity
 from rules.vocabulary.times import from_micros
 
@@ -21,6 +21,7 @@ LISTED: Final = 20
 """Subjects of an incident that are listed; the others are counted."""
 
 RUNBOOK: Final = "docs/runbook.md"
+SAY_SINCE_WHEN: Final = frozenset({*EXPLAIN_WHAT_WAITS, OUT_OF_SYNC})
 LOSSES: Final = frozenset({"lost-write", "vanished-record"})
 """Records that were there, or should be, are gone."""
 
@@ -34,8 +35,9 @@ def nameless(cluster: str) -> str:
 
 
 def holds_since(anomaly: str, evidence: Mapping[str, Any], found: datetime) -> datetime:
-    """Since when a condition has held that was found then: what explains others says since when it does."""
-    answered = evidence.get("since") if anomaly in EXPLAIN_WHAT_WAITS else None
+    """Since when a condition has held that was found then: what explains others, and what is found when it has lasted
+    for minutes, say since when they do."""
+    answered = evidence.get("since") if anomaly in SAY_SINCE_WHEN else None
     return min(found, from_micros(answered)) if isinstance(answered, int) else found
 
 

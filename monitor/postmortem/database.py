@@ -32,6 +32,7 @@ from alerts.incidents.judged import JUDGED
 from monitor.errors import UserError
 from monitor.postmortem.past import dataset
 from rules.vocabulary.slices import SLICE_SCHEMA
+from rules.vocabulary.table_errors import in_words
 from streaming_jobs.location import TableLocation
 from streaming_jobs.tables.findings import current
 from streaming_jobs.tables.schemas import FINDINGS, SPECS
@@ -43,6 +44,8 @@ BATCH: Final = 1_000
 TABLES: Final = ("findings", "partition_state", "readers", "transactions", "cycle_search", "rejected")
 _TIME: Final = pa.timestamp("us", tz="UTC")
 _SIZE: Final = re.compile(r"[0-9]*[1-9][0-9]*(\.[0-9]+)? ?(MB|GB|TB|MiB|GiB|TiB)", re.IGNORECASE)
+_COLOURS: Final = re.compile("[\x1b\ufffd]\\[[0-9;]*m")
+"""For terminals, by those who opened the file; DuckDB takes the first character for none."""
 _VIEW: Final = re.compile(r"((?:^--[^\n]*\n)+)create view (\w+)", re.MULTILINE)
 INCIDENTS: Final = pa.schema(
     [
@@ -246,7 +249,11 @@ def _translated(act: Callable[[], T]) -> T:
 
 
 def _line(text: str) -> str:
-    """DuckDB's complaint on one line, without the drawing of where in the question it is."""
+    """DuckDB's complaint on one line, without colours and the drawing of where in the question it is; of what a table
+    could not be read for, that."""
+    _, _, of_a_table = _COLOURS.sub("", text).partition("Detail: Python exception: ")
+    if of_a_table:
+        return f"a table cannot be read: {in_words(OSError(of_a_table.partition(': ')[2]))}"
     return " ".join(text.partition("\n\nLINE ")[0].split())
 
 

@@ -11,6 +11,7 @@ from typing import Literal
 
 from rich.console import Console
 
+from alerts.incidents.incident import clock
 from monitor.commands.times import between, moment
 from monitor.config.config import Config
 from monitor.config.names import ClusterNames, chosen
@@ -92,6 +93,8 @@ def sources(config: Config, history: str | None, part: Part) -> Iterator[Sources
     """Where the tables are: the monitor's, or, for as long as the context lasts, those that a kept probe log gives."""
     now = datetime.now(UTC)
     at = moment(part.as_of, now, "--as-of") if part.as_of is not None else None
+    if at is not None and at > now:
+        raise UserError(f"--as-of: {part.as_of} is yet to come, it is {clock(now)} now")
     first, last = between(part.since, part.until, now, part.options)
     job, hold, names = config.job, timedelta(seconds=config.alerts.quiet), ClusterNames(config)
     if history is None:

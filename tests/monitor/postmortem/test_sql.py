@@ -611,10 +611,22 @@ def test_the_command(data: Path, tmp_path: Path) -> None:
     where = ("--data", str(data))
     done = offsetwatch("sql", *where, "--query", "lost", "--json", "--param", "topic=t", cwd=tmp_path)
     assert (done.returncode, json.loads(done.stdout)["offset"]) == (0, 109), done.stderr
-    for bad in (("select",), ("--query", "lots"), ("--param", "a=1"), ("--as-of", "1999-01-01", "select 1"), ("",)):
+    whens = [("--as-of", when, "select 1") for when in ("1999-01-01", "2999-01-01")]
+    for bad in (("select",), ("--query", "lots"), ("--param", "a=1"), *whens, ("",)):
         done = offsetwatch("sql", *where, *bad, cwd=tmp_path)
         assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr
     assert offsetwatch("sql", "--data", str(tmp_path / "none"), "select 1", cwd=tmp_path).returncode == 2
+
+
+def test_a_file_that_is_not_there_is_named_once(tmp_path: Path) -> None:
+    history = write(tmp_path, *STARTS, *OPERATIONS)
+    (file,) = history.rglob("*.parquet")
+    file.unlink()
+    with pytest.raises(UserError) as refused, Database(sources(tmp_path)) as opened:
+        opened.run("select count(*) from history where op = 1")
+    said = str(refused.value)
+    assert said.startswith("a table cannot be read: ") and said.count(file.name) == 1
+    assert "[31m" not in said and "\n" not in said, said
 
 
 @pytest.mark.long
