@@ -19,6 +19,9 @@ BUCKETS: Final = 120
 _STEPS: Final = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 21_600, 86_400)
 MOST_RECORDS: Final = 6_000_000
 """Records whose way is followed one by one; of more, unseen records and lag are not drawn."""
+UNANSWERED: Final = " silent"
+OUT_OF_SYNC: Final = " out of sync"
+"""How the rows of a broker's happenings are called, after its name."""
 _TOGETHER: Final = timedelta(seconds=15)
 """A broker that is told silent again within this time has been silent all along."""
 _HAPPENINGS: Final = 2_000
@@ -85,9 +88,10 @@ def figures(database: Database, begin: datetime, end: datetime) -> Figures:
 
 
 def happenings(database: Database) -> list[Happening]:
-    """What the observer and the clients told: brokers that were silent, leaders and coordinators that moved, partitions
-    that nobody led, clients that came and went."""
+    """What the observer and the clients told: brokers that were silent, or whose replicas were out of sync, leaders and
+    coordinators that moved, partitions that nobody led, clients that came and went."""
     found = list(_silences(database.run(_SILENT)))
+    found += _out_of_sync(database.run(_IN_SYNC).fetch(_HAPPENINGS))
     found += _moves(database.run(_MOVES).fetch(_HAPPENINGS))
     found += [
         Happening(at, None, "client", f"clients {what.partition(':')[0]}", f"{client} {what}")
@@ -108,6 +112,32 @@ def _silences(rows: Iterable[tuple[Any, ...]]) -> Iterator[Happening]:
         open_[broker] = begin, at
     for broker, (begin, last) in open_.items():
         yield _silence(broker, begin, last)
+
+
+def _out_of_sync(rows: Iterable[tuple[Any, ...]]) -> Iterator[Happening]:
+    """Stretches of time in which some of a broker's replicas were not in sync: as where it was away for too short a
+    time to be called silent. Rows are (when, partition, replicas, those in sync), in the order of time."""
+    lacking: dict[str, set[str]] = {}
+    since: dict[str, tuple[datetime, set[str]]] = {}
+    for at, partition, replicas, in_sync in rows:
+        for broker in filter(None, replicas.split(",")):
+            own = lacking.setdefault(broker, set())
+            if broker in in_sync.split(","):
+                own.discard(partition)
+                if not own and broker in since:
+                    yield _lack(broker, *since.pop(broker), at)
+            else:
+                own.add(partition)
+                since.setdefault(broker, (at, set()))[1].add(partition)
+    for broker, (begin, partitions) in since.items():
+        yield _lack(broker, begin, partitions, None)
+
+
+def _lack(broker: str, begin: datetime, partitions: set[str], end: datetime | None) -> Happening:
+    lasted = f"for {(end - begin).total_seconds():.0f} s" if end is not None else "from here on"
+    count = len(partitions)
+    told = f"the replicas of {count} partition{'s' * (count != 1)} on broker {broker} were not in sync {lasted}"
+    return Happening(begin, end, "change", f"broker {broker}{OUT_OF_SYNC}", told)
 
 
 def _moves(rows: Iterable[tuple[Any, ...]]) -> Iterator[Happening]:
@@ -142,7 +172,7 @@ def _silence(broker: str, begin: datetime, last: datetime) -> Happening:
         )
     if not broker:
         return Happening(begin, last, "fault", "observer unanswered", f"observations were not answered {lasted}")
-    return Happening(begin, last, "fault", f"broker {broker} silent", f"broker {broker} did not answer {lasted}")
+    return Happening(begin, last, "fault", f"broker {broker}{UNANSWERED}", f"broker {broker} did not answer {lasted}")
 
 
 def _step(begin: datetime, end: datetime) -> int:
@@ -253,6 +283,17 @@ with told as (
 ),
 moves as (select *, lag(broker) over (partition by which, what order by time) as before from told)
 select time, which, what, before, broker from moves where before <> broker order by time
+"""
+_IN_SYNC: Final = """
+with told as (
+    select completed as time, topic || '/' || partition as what, settings['replicas_on'] as replicas,
+        settings['in_sync'] as in_sync
+    from operations where settings['in_sync'] is not null and settings['replicas_on'] is not null
+),
+changes as (select *, lag(in_sync) over (partition by what order by time) as before from told)
+select time, what, replicas, in_sync from changes
+where before is distinct from in_sync
+order by time, what
 """
 _LIVES: Final = """
 select min(completed) as time, client, if(f = 'start', 'started', 'ended: ' || any_value(error)) as what

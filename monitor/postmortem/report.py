@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import re
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -38,7 +39,7 @@ from monitor.incidents.overview import gather as overview
 from monitor.incidents.witnesses import names, operations
 from monitor.postmortem.database import Database, Sources
 from monitor.postmortem.export_command import export
-from monitor.postmortem.figures import Figures, figures, happenings
+from monitor.postmortem.figures import OUT_OF_SYNC, UNANSWERED, Figures, figures, happenings
 from monitor.screen import on_a_page
 from monitor.status.evidence import Evidence, EvidenceReader
 from monitor.status.incident_view import IncidentPage, page
@@ -274,7 +275,8 @@ def _cluster(gathered: Gathered) -> str:
     of = gathered.figures
     if not of.rows:
         return "The probe log has no row of any client or observer in it."
-    silent = sorted({one.row.split()[1] for one in gathered.happenings if one.row.startswith("broker ")})
+    silent = sorted({one.row.split()[1] for one in gathered.happenings if one.row.endswith(UNANSWERED)})
+    lacking = Counter(one.row.split()[1] for one in gathered.happenings if one.row.endswith(OUT_OF_SYNC))
     told = [
         f"{of.not_ok:,} of {of.operations:,} writes did not end ok"
         if of.not_ok
@@ -284,6 +286,8 @@ def _cluster(gathered: Gathered) -> str:
     ]
     if silent:
         told.append(f"broker{'s' * (len(silent) > 1)} {', '.join(silent)} did not answer for a while")
+    for broker, times in sorted(lacking.items()):
+        told.append(f"replicas on broker {broker} were out of sync {'once' if times == 1 else f'{times:,} times'}")
     if of.unanswered:
         told.append(f"{of.unanswered:,} observation{'s were' if of.unanswered > 1 else ' was'} not answered")
     if not silent and not of.unanswered:

@@ -22,7 +22,7 @@ from monitor.postmortem.figures import figures, happenings
 from monitor.postmortem.ready_queries import ready_query
 from monitor.postmortem.report import Gathered, gather, html, sentences, stretch
 from monitor.postmortem.report import charts as charts_of
-from rules.vocabulary.slices import Run
+from rules.vocabulary.slices import Run, Slice
 from streaming_jobs.tables.delta_tables import open_tables
 from tests.monitor.commands import offsetwatch
 from tests.monitor.postmortem.histories import (
@@ -316,6 +316,36 @@ def test_only_who_was_asked_in_vain_is_silent(tmp_path: Path) -> None:
     assert silent == [
         (NOON + 25 * S, "2", "1,2,3", "_NO_OFFSET", 1),
         (NOON + 27 * S, None, "1,2,3", "FENCED_LEADER_EPOCH", 1),
+    ]
+
+
+@pytest.mark.parametrize("away", [True, False])
+def test_a_broker_that_was_away_for_too_short_a_time_to_be_silent_was_out_of_sync(tmp_path: Path, away: bool) -> None:
+    """It was killed again and again, and its leaders moved at once: nobody asked it in vain."""
+
+    def told(at: float, partition: int, in_sync: str) -> Slice:
+        settings = {"led_by": "1", "replicas_on": "1,2,3", "in_sync": in_sync}
+        return row("offsets", OBSERVER, round(at), partition=partition, completed=NOON + at * S, settings=settings)
+
+    changes = (
+        [(20, "1,2,3"), (22, "1,2"), (45, "1,2,3"), (50, "2,1"), (52, "1,2")]
+        if away
+        else [(20, "1,2,3"), (45, "3,2,1")]
+    )
+    rows = [told(at + 0.25 * partition, partition, listed) for at, listed in changes for partition in (3, 4)]
+    write(tmp_path, *STARTS, *OPERATIONS[:6], *rows)
+    record(tmp_path)
+    _, _, second = found_in(tmp_path)
+    with Database(sources(tmp_path)) as database:
+        found = [(one.begin, one.end, one.row, one.told) for one in happenings(database) if "sync" in one.row]
+    if not away:
+        assert found == [] and second.endswith("1 of 2 writes did not end ok, and every broker answered.")
+        return
+    assert second.endswith("replicas on broker 3 were out of sync 2 times, and every broker answered.")
+    lacking = "the replicas of 2 partitions on broker 3 were not in sync"
+    assert found == [
+        (NOON + 22.75 * S, NOON + 46 * S, "broker 3 out of sync", f"{lacking} for 23 s"),
+        (NOON + 50.75 * S, None, "broker 3 out of sync", f"{lacking} from here on"),
     ]
 
 
