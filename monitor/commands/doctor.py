@@ -83,6 +83,10 @@ def _machine() -> Iterator[Answer]:
 def examine(config: Config) -> Iterator[Answer]:
     """Every question's answer, in turn: the last ones wait for the cluster, at most `cluster.reachable_within` each."""
     yield from _machine()
+    for key in config.plain_secrets():
+        yield Answer(
+            "secrets", "warning", f'{key} stands there as it is: give {{ env = "NAME" }} or {{ file = "path" }}'
+        )
     yield folder(config.data)
     yield from history(config)
     yield memory()

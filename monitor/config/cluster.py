@@ -150,10 +150,19 @@ def alike(name: str) -> str:
     return re.sub(r"[.-]", "_", name.lower())
 
 
+SECRET: Final = re.compile(r"(password|passphrase|secret|\.pem)$")
+"""Settings of librdkafka's whose values are nobody's to read."""
+
+
+def plain(settings: Mapping[str, Any], secret: re.Pattern[str] = SECRET) -> list[str]:
+    """Which of these settings are secrets that stand there as they are."""
+    return [name for name, value in settings.items() if isinstance(value, SecretStr) and secret.search(name)]
+
+
 def _flat(prefix: str, table: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for name, value in table.items():
         inner = isinstance(value, dict) and not (value.keys() <= {"env", "file"} and _all_text(value.values()))
-        if inner:
+        if inner and not SECRET.search(f"{prefix}{name}"):
             yield from _flat(f"{prefix}{name}.", value)
         else:
             yield f"{prefix}{name}", value

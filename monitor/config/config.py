@@ -35,6 +35,7 @@ from monitor.config.cluster import (
     NamedClusterConfig,
     Section,
     alike,
+    plain,
     reveal,
 )
 from monitor.config.overrides import Override, fields_of, overrides, secret_at
@@ -49,6 +50,7 @@ LEAST_TOKEN: Final = 16
 """Characters of the status page's token: too many to try."""
 
 
+_STORES_SECRET: Final = re.compile(r"(SECRET|TOKEN|PASSWORD|_KEY$)")
 _STORES_OWN: Final = re.compile(r"(AWS|AZURE|GOOGLE)_[A-Z0-9_]+")
 
 
@@ -126,6 +128,13 @@ class Config(Section):
     _file: Path | None = PrivateAttr(None)
     _variables: dict[tuple[str, ...], str] = PrivateAttr(default_factory=dict)
     _name: str = PrivateAttr("")
+
+    @field_validator("data", mode="before")
+    @classmethod
+    def _named(cls, data: Any) -> Any:
+        if data == "":
+            raise ValueError("must name a folder: . is this one")
+        return data
 
     @field_validator("data")
     @classmethod
@@ -217,6 +226,15 @@ class Config(Section):
         made = self.model_copy(update={"cluster": cluster, "probes": cluster.probes})
         made._name = name
         return made
+
+    def plain_secrets(self) -> list[str]:
+        """The keys of secrets that stand in the file as they are, and not where to find them."""
+        clusters: dict[str, ClusterConfig] = {f"clusters.{name}": one for name, one in self.clusters.items()}
+        clusters = (clusters or {"cluster": self.cluster}) | {"evidence": self.evidence}
+        settings = {f"{key}.security": plain(one.security) for key, one in clusters.items()}
+        found = [(*place.split("."), name) for place, names in settings.items() for name in names]
+        found += [("storage", name) for name in plain(self.storage, _STORES_SECRET)]
+        return [f"{self._file}: {'.'.join(key)}" for key in found if key not in self._variables]
 
     def named(self, key: str) -> str:
         """A key and where its value comes from, for messages."""

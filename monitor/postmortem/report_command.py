@@ -30,8 +30,21 @@ def run(output: Path, asked: Stretch, config: Config, history: str | None) -> No
     print(f"{output}: {output.stat().st_size / 1_000_000:.1f} MB", file=sys.stderr)
 
 
+def _require_writable(output: Path) -> None:
+    """Before the work, which takes minutes of a large log. Raises UserError."""
+    try:
+        with output.open("ab"):
+            pass
+        if not output.stat().st_size:
+            output.unlink()
+    except OSError as error:
+        raise UserError(f"{output}: {error.strerror or error}") from error
+
+
 def write(output: Path, asked: Stretch, config: Config, history: str | None) -> str:
     """Write the report; returns what it says, in two sentences. Raises UserError where it cannot."""
+    if output != STDOUT:
+        _require_writable(output)
     named = ("--from", "--to")
     part = Part(since=asked.begin, until=asked.end, options=named, cluster=asked.cluster, memory=MEMORY)
     with sources(config, history, part) as found:

@@ -151,6 +151,39 @@ def test_a_secret_that_is_written_plainly_is_not_shown(key: str, written_as: str
     assert str(raised.value) == f'{file}: {key}: must be {{ env = "NAME" }} or {{ file = "path" }}'
 
 
+def test_secrets_of_librdkafka_and_of_a_store_that_stand_in_the_file_are_known_by_their_keys(tmp_path: Path) -> None:
+    """They are taken, and `doctor` names them; one that a variable holds, or that says where it is, is none of them."""
+    file = written(
+        tmp_path,
+        f"""
+        [clusters.a]
+        bootstrap = "a:1"
+        [clusters.a.security]
+        sasl.username = "me"
+        sasl.password = "{SECRET}"
+        ssl.key.pem = {{ env = "PEM" }}
+        ssl.key.password = "replaced"
+        [evidence.security]
+        sasl.oauthbearer.client.secret = "{SECRET}"
+        [storage]
+        AWS_ACCESS_KEY_ID = "id"
+        AWS_SECRET_ACCESS_KEY = "{SECRET}"
+        """,
+    )
+    found = load(file, {"OFFSETWATCH_CLUSTERS__A__SECURITY__SSL_KEY_PASSWORD": SECRET}).plain_secrets()
+    keys = ("clusters.a.security.sasl.password", "evidence.security.sasl.oauthbearer.client.secret")
+    assert found == [f"{file}: {key}" for key in (*keys, "storage.AWS_SECRET_ACCESS_KEY")]
+
+
+@pytest.mark.parametrize("variable", [True, False])
+def test_a_data_folder_has_a_name(variable: bool, tmp_path: Path) -> None:
+    file = written(tmp_path, "" if variable else 'data = ""')
+    with pytest.raises(ConfigError) as raised:
+        load(file, {"OFFSETWATCH_DATA": ""} if variable else {})
+    said = f"{'OFFSETWATCH_DATA' if variable else file}: data: must name a folder: . is this one"
+    assert str(raised.value).startswith(said), raised.value
+
+
 def test_a_secret_that_the_environment_holds_plainly_is_not_shown() -> None:
     with pytest.raises(ConfigError) as raised:
         load(environment={"OFFSETWATCH_ALERTS__WEBHOOK__SECRET": SECRET})
@@ -193,7 +226,10 @@ def test_a_variable_of_ours_may_hold_a_secret(tmp_path: Path) -> None:
 
 WRONG_SECURITY = [
     ('"sasl.password" = 5', "cluster.security.sasl.password: must be a string"),
-    ('"sasl.password" = { evn = "x" }', 'No such configuration property: "sasl.password.evn"'),
+    (
+        '"sasl.password" = { evn = "x" }',
+        'sasl.password: must be a string, \\{ env = "NAME" \\} or \\{ file = "path" \\}',
+    ),
     (f'"sasl.password" = ["{SECRET}"]', "cluster.security.sasl.password: must be a string"),
 ]
 

@@ -141,6 +141,20 @@ targets = [{ file = "nowhere" }]
 """
 
 
+@pytest.mark.parametrize("plain", [True, False])
+def test_a_secret_that_stands_in_the_file_is_a_warning(plain: bool, tmp_path: Path) -> None:
+    (tmp_path / "password").write_text("hunter2")
+    password = '"hunter2"' if plain else '{ file = "password" }'
+    settings = f'security.protocol = "SASL_PLAINTEXT"\nsasl.mechanism = "PLAIN"\nsasl.password = {password}'
+    (tmp_path / "offsetwatch.toml").write_text(f'[cluster.security]\nsasl.username = "me"\n{settings}')
+    with silent_address() as nobody:
+        done = offsetwatch("doctor", "--json", cwd=tmp_path, OFFSETWATCH_CLUSTER__BOOTSTRAP=nobody)
+    told = [one for one in map(json.loads, done.stdout.splitlines()) if one["about"] == "secrets"]
+    warning = "offsetwatch.toml: cluster.security.sasl.password stands there as it is: give"
+    assert [(one["state"], one["detail"].startswith(warning)) for one in told] == [("warning", True)] * plain
+    assert "hunter2" not in done.stdout + done.stderr
+
+
 @pytest.mark.parametrize("command", ["doctor", "monitor"])
 def test_receivers_whose_secrets_cannot_be_read(command: str, tmp_path: Path) -> None:
     """Nobody would notice before the first incident."""
