@@ -69,6 +69,12 @@ def record_top(chunks: Chunks, writer: int) -> int:
     return -1 if known is None else known.top
 
 
+def unsent_in(state: State) -> Polls:
+    """What was polled of which no send was known, as of the step before or this one."""
+    own: Phantoms | None = state.checks.get(CHECK.name)
+    return Polls() if own is None else own.unsent
+
+
 def _keep(chunks: Chunks, writer: int, one: Record) -> None:
     chunks.put(record_name(writer), _FORM.pack(*one))
 

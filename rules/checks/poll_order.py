@@ -36,7 +36,7 @@ import numpy as np
 from rules.arrays import intervals
 from rules.arrays.columns import Columns, Runs, irregulars
 from rules.arrays.intervals import EMPTY, Bools, Ints, each, indices
-from rules.checks import known_later, log_ends
+from rules.checks import known_later, log_ends, phantom_reads
 from rules.checks.poll_steps import (
     explained,
     over_a_cut,
@@ -109,15 +109,14 @@ class Steps:
 def arrive(own: Steps, new: News) -> None:
     """Note the steps inside new operations, and what now stands where others were judged to have gone over nothing."""
     own.inside = concat(own.inside, inside(new.columns, new.committed))
-    given_again.note(own.sends, new)
+    given_again.note(own.sends, new, phantom_reads.unsent_in(new.state))
     if len(new.committed) and not new.finished:
         own.later = known_later.note(own.later, new)
     if len(own.blank) and not new.finished:
         acknowledged, committed = (runs.take(runs.offset >= 0) for runs in (new.acknowledged, new.committed))
         _show(own, new, acknowledged, np.zeros(len(acknowledged), np.int64))
-        # A poll counts that all would have waited for, and none that was made later, as by an audit.
-        apart = new.report.objectives.grace - spread(new.state)
-        _show(own, new, committed, new.columns.invoked[committed.row] + apart)
+        # A poll counts that was made before the step was judged, and none that was made later, as by an audit.
+        _show(own, new, committed, new.columns.completed[committed.row])
 
 
 def _show(own: Steps, new: News, runs: Runs, since: Ints) -> None:
@@ -222,7 +221,8 @@ def _judge_blank(own: Steps, passage: Passage) -> None:
     """Decide the steps that waited of which it is known now that they went over a value, and those for which all is
     here."""
     blank, shown, report = own.blank, own.shown, passage.report
-    waits: Bools = blank.awaits > _told_by_all(passage)
+    # Who comes late may have polled what stands there until the step was judged.
+    waits: Bools = blank.awaits > _told_by_all(passage) - report.objectives.grace
     low, high = _gone_over(blank)
     skips = np.zeros(len(blank), bool)
     touched = intervals.touched(*intervals.merge(shown.offset, shown.offset + shown.length), low, high)

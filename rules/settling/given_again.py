@@ -6,8 +6,8 @@ clock of one boot or by the measured bound of two (`rules.settling.clocks`). Whe
 offsets again (`State.given_again`) it is the other way round: there a value counts only if it had certainly been sent.
 
 An acknowledgement tells where a value stands. What an indefinite operation sent, or one that was told no offset, is
-found by its value, where that was polled or stands above the settled frontier. Of a value that was polled and settled
-before the row came that tells of its sending, nobody knows where it stands.
+found by its value, where that was polled or stands above the settled frontier, or was polled and settled before the row
+came that tells of its sending, and has waited for that since (`rules.checks.phantom_reads`).
 
 State: sends above the settled frontier and above what undecided steps went over; below, for readers whose rows come
 late, those alone that were made a second or more after one to a higher offset, with the earliest of these, and those
@@ -29,7 +29,7 @@ from rules.arrays.columns import Runs
 from rules.arrays.intervals import EMPTY, Bools, Ints, among, distinct, indices
 from rules.kept.check import News
 from rules.kept.codec import Table, concat, take
-from rules.kept.state import NEVER, Places, State
+from rules.kept.state import NEVER, Places, Polls, State
 from rules.settling.clocks import UNKNOWN, ahead
 from rules.settling.frontier import spread
 from rules.settling.gate import WRITERS, Gate
@@ -71,15 +71,16 @@ class Sends:
     forgotten: int = 0
 
 
-def note(own: Sends, new: News) -> None:
-    """Remember what new rows sent, and what they show of where it stands."""
+def note(own: Sends, new: News, unsent: Polls) -> None:
+    """Remember what new rows sent, and what they show of where it stands. `unsent`: what was polled before of which no
+    send was known."""
     if len(new.sent):
-        _note_sent(own, new)
+        _note_sent(own, new, unsent)
     if len(own.unplaced):
-        _place(own, new)
+        _place(own, own.unplaced, new.committed, new.state.settled)
 
 
-def _note_sent(own: Sends, new: News) -> None:
+def _note_sent(own: Sends, new: News, unsent: Polls) -> None:
     acknowledged, unplaced = new.acknowledged, new.indefinite
     if len(acknowledged) and int(acknowledged.offset.min()) < 0:
         unplaced = Runs.concat(unplaced, acknowledged.take(acknowledged.offset < 0))
@@ -94,6 +95,7 @@ def _note_sent(own: Sends, new: News) -> None:
         row = unplaced.row
         made = Unplaced(unplaced.writer, unplaced.seq, unplaced.length, columns.invoked[row], columns.boot[row])
         own.unplaced = concat(own.unplaced, made)
+        _place(own, made, unsent, new.state.settled)
         if not new.finished:
             passed = indices(own.unplaced.invoked <= new.state.tick)
             newest = passed[own.unplaced.invoked[passed].argsort(kind="stable")[-EXACT:]]
@@ -102,14 +104,13 @@ def _note_sent(own: Sends, new: News) -> None:
             )
 
 
-def _place(own: Sends, new: News) -> None:
+def _place(own: Sends, unplaced: Unplaced, polled: Runs | Polls, settled: int) -> None:
     """Where values were polled below the settled frontier, nothing but the index tells that something stands there:
     remember when these were sent, of those of which nobody was told where."""
-    polled = new.committed
-    polled = polled.take((polled.offset >= 0) & (polled.offset < new.state.settled))
-    if len(polled):
-        places = Places(polled.offset, polled.writer, polled.seq, polled.length)
-        own.placed = concat(own.placed, _sent_there(own.unplaced, places))
+    below = (polled.offset >= 0) & (polled.offset < settled)
+    if below.any():
+        places = Places(*(column[below] for column in (polled.offset, polled.writer, polled.seq, polled.length)))
+        own.placed = concat(own.placed, _sent_there(unplaced, places))
 
 
 def forget_below(own: Sends, gate: Gate, offset: int, asked: tuple[Ints, Ints]) -> None:
