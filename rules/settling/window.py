@@ -109,7 +109,7 @@ def _late_duplicates(state: State, chunks: Chunks, new: Places, frontier: int) -
     state.relaid = _newest(state, relaid)
     if not _repeats(all_new):
         return Places(), NO_VALUES
-    twice = _twice(all_new, np.lexsort((all_new.seq, all_new.writer)))
+    twice = _among(_twice(all_new, np.lexsort((all_new.seq, all_new.writer))), values(new.writer, new.seq, new.length))
     below = take(all_new, all_new.offset < frontier)
     mine = intervals.touched_grouped(twice, below.writer, below.seq, below.seq + below.length)
     late = take(below, mine)
@@ -167,10 +167,15 @@ def _again(state: State, chunks: Chunks, new: Values, placed: Placed) -> Values:
         order = np.lexsort((after.seq, after.writer))
         twice = _twice(after, order[among(after.writer, new[0])[order]])
         _note_moved(state, placed, twice)
-        told = intervals.subtract_grouped(twice, new)  # when they came, and of other chunks than those asked for now
-        twice = intervals.subtract_grouped(twice, told)
+        twice = _among(twice, new)
         again = intervals.merge_grouped(*(np.concatenate(pair) for pair in zip(again, twice, strict=True)))
     return again
+
+
+def _among(twice: Values, new: Values) -> Values:
+    """Of what stands twice the new values: the others were told when they came, and are of other chunks than those
+    asked for now."""
+    return intervals.subtract_grouped(twice, intervals.subtract_grouped(twice, new))
 
 
 def _around(few: Values, places: Places) -> Values:

@@ -63,3 +63,20 @@ def test_so_much_is_kept_of_what_it_goes_on_with(kept: int, monkeypatch: pytest.
     h = History()
     gone_on(h, (0, 1, 0), (9, 1, 1), (0, 1, 2))
     assert len(whole(row_by_row(h), ["duplicate"])) == (kept > 1)
+
+
+@pytest.mark.parametrize("again", [4, 3], ids=["twice", "once"])
+@in_any_way(25)
+def test_nor_does_it_matter_that_others_write_after_it(fed: Fed, again: int) -> None:
+    """What was told of a value that stands twice is not asked for with what another one's rows place there later."""
+    h = History()
+    rest = [(3, 1, 4), (4, 6, 5)] if again == 4 else [(4, 1, 4), (5, 5, 5)]
+    gone_on(h, (0, 4, 0), *rest)
+    h.send("x", 0, 2)
+    for seq in 0, 1:
+        h.poll("r", [("x", seq, 1, 11 + seq)])
+        for _ in range(4):
+            h.observe(end=12 + seq)
+            h.mark(1.0)
+    found = [(one.anomaly, one.subject) for one in whole(fed(h), ["duplicate"])]
+    assert found == ([("duplicate", (W, 3))] if again == 4 else [])

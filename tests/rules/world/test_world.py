@@ -68,6 +68,7 @@ SEEDS = (
     66222,
     66273,
     68093,
+    700028,
 )
 """Some, and some that once were judged wrong: logs that were cut, with clocks that nobody can compare; a member of a
 group that was lost with its host; clocks of which one bound is known, and a third one behind; a hole that was passed
@@ -89,7 +90,7 @@ lost; a committed offset that went down by commits, and then up to what nobody c
 after it was told; a log whose end is never listed again by the boot that listed it too short; a lost commit that is
 told right after a member was lost with its host; a log that is empty when its only host comes back; a
 write while the end is listed once more; a hole that ends by a clock that is known to be behind, and nobody knows by how
-much."""
+much; others' values in what a cut log goes on with, which holds one twice."""
 
 LONG = (5128, 40287, 53759, 54690, 57719, 61312, 62091, 63126, 63270, 63274, 63346, 63483, 63663, 64253)
 """About half of the time of all: an evening's."""
@@ -104,7 +105,7 @@ def _marks(seed: int) -> list[pytest.MarkDecorator]:
 @pytest.mark.parametrize("seed", [pytest.param(n, marks=_marks(n)) for n in SEEDS])
 def test_a_random_world_is_judged_as_it_was(seed: int) -> None:
     plan = random_plan(seed)
-    every = (4 if seed > 60_000 else 2) * SECOND  # as they were found
+    every = (4 if 60_000 < seed < 700_000 else 2) * SECOND  # as they were found
     verdict = judge(World(plan).run(), every=every, patience=plan.patience)
     assert verdict.differences == []
 
