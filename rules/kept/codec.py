@@ -4,8 +4,9 @@ What a dataclass holds is written by the order of its fields, without their name
 code that means something else by it, the bytes begin with a fingerprint of all names and types: whatever changes the
 shape of the state changes it, and the state is rebuilt from the probe log (`UnknownFormat`).
 
-The columns of all tables are written one after the other as differences of neighbours, bytes of equal weight together,
-which zstd makes small: most columns ascend or repeat.
+The columns of all tables are written one after the other as differences of neighbours, each in as few bytes as it
+needs (one, or four or eight beside it), which zstd makes small: most columns ascend or repeat. Measured, that takes a
+quarter less than bytes of equal weight together, and no more time.
 """
 
 from __future__ import annotations
@@ -24,9 +25,12 @@ import pyarrow as pa
 
 from rules.arrays.intervals import EMPTY, Ints
 
-_MAGIC: Final = b"OWW"
+_MAGIC: Final = b"OWX"
 """Another one with each change of how things are written that is none of the shape of what is."""
 _HEAD: Final = struct.Struct("<3sIIII")
+_SHORT: Final = 2**8 - 1
+_LONG: Final = 2**32 - 1
+"""A difference that is as large stands among those of more bytes."""
 _CODEC: Final = pa.Codec("zstd", 3)
 
 
@@ -134,12 +138,11 @@ def dump(state: object, more: Mapping[str, object], kinds: Mapping[str, type]) -
             own[name] = told
     head = orjson.dumps(plain)
     numbers = np.concatenate(arrays, dtype=np.int64) if arrays else EMPTY
-    steps = numbers.copy()
-    steps[1:] -= numbers[:-1]
-    shuffled = steps.view(np.uint8).reshape(-1, 8).T.tobytes()
-    body = _CODEC.compress(b"".join((head, shuffled)), asbytes=True)
+    body = b"".join((head, *_packed(numbers)))
     stamp = fingerprint(type(state), kinds)
-    return b"".join((_HEAD.pack(_MAGIC, stamp, len(head), len(head) + len(shuffled), 0), body))
+    return b"".join(
+        (_HEAD.pack(_MAGIC, stamp, len(head), len(body), numbers.size), _CODEC.compress(body, asbytes=True))
+    )
 
 
 def load(data: bytes, kind: type[T], more: Mapping[str, type]) -> tuple[T, dict[str, Any]]:
@@ -147,14 +150,37 @@ def load(data: bytes, kind: type[T], more: Mapping[str, type]) -> tuple[T, dict[
     known = fingerprint(kind, more)
     if len(data) < _HEAD.size or data[:3] != _MAGIC or _HEAD.unpack_from(data)[1] != known:
         raise UnknownFormat("a partition's state was written by another version than this one, or is none")
-    _, _, size, whole, _ = _HEAD.unpack_from(data)
+    _, _, size, whole, count = _HEAD.unpack_from(data)
     body = _CODEC.decompress(data[_HEAD.size :], whole, asbytes=True)
     plain, rest = orjson.loads(body[:size])
-    shuffled = np.frombuffer(body, np.uint8, whole - size, size)
-    steps = np.ascontiguousarray(shuffled.reshape(8, -1).T).reshape(-1).view(np.int64)
-    numbers = _Numbers(steps.cumsum())
+    numbers = _Numbers(_unpacked(body, size, count))
     state = _built(kind, plain, numbers)
     return state, {name: _built(more[name], told, numbers) for name, told in rest.items()}
+
+
+def _packed(numbers: Ints) -> tuple[bytes, bytes, bytes]:
+    """The differences of neighbours: a byte each, then four of each that needs more, then eight of each that needs
+    more than that. Their signs stand in the lowest bit, so that small ones are small."""
+    steps = numbers.copy()
+    steps[1:] -= numbers[:-1]
+    wide = ((steps << 1) ^ (steps >> 63)).view(np.uint64)
+    long = wide[wide >= _SHORT]
+    longest = long[long >= _LONG]
+    short = np.minimum(wide, _SHORT).astype(np.uint8)
+    return short.tobytes(), np.minimum(long, _LONG).astype("<u4").tobytes(), longest.astype("<u8").tobytes()
+
+
+def _unpacked(body: bytes, at: int, count: int) -> Ints:
+    """The `count` numbers that were `_packed` from `at` on."""
+    wide = np.frombuffer(body, np.uint8, count, at).astype(np.uint64)
+    which = (wide == _SHORT).nonzero()[0]
+    at += count
+    long = np.frombuffer(body, "<u4", which.size, at).astype(np.uint64)
+    longest = (long == _LONG).nonzero()[0]
+    long[longest] = np.frombuffer(body, "<u8", longest.size, at + 4 * which.size)
+    wide[which] = long
+    steps: Ints = (wide >> 1).view(np.int64) ^ -(wide & 1).view(np.int64)
+    return steps.cumsum()
 
 
 class _Numbers:

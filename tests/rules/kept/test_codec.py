@@ -62,6 +62,21 @@ def test_what_goes_in_comes_out(whole: Whole, other: Other | None) -> None:
         assert rest["other"].more == other.more and rest["other"].points.x.tolist() == other.points.x.tolist()
 
 
+@pytest.mark.parametrize("bits", [7, 8, 16, 31, 32, 62, 63])
+def test_numbers_of_any_size_come_back(bits: int) -> None:
+    around = [sign * 2**bits + more for sign in (1, -1) for more in range(-2, 3)]
+    numbers = [one for one in around if -(2**63) <= one < 2**63]
+    pairs = [(a, b) for a in numbers for b in numbers] + [(one, 0) for one in numbers]
+    back, _ = load(dump(Whole("a", points(*pairs)), {}, {}), Whole, {})
+    assert list(zip(back.points.x.tolist(), back.points.y.tolist(), strict=True)) == pairs
+
+
+def test_what_goes_up_and_down_by_little_takes_no_more_than_a_byte_each() -> None:
+    steps = np.random.default_rng(1).integers(-100, 100, (2, 10_000))
+    whole = Whole("a", Points(*(10**15 + steps.cumsum(axis=1))))
+    assert len(dump(whole, {}, {})) < 1.01 * steps.size
+
+
 @pytest.mark.parametrize(
     ("kind", "kinds"),
     [(Whole, {"other": Renamed}), (Whole, {}), (Other, {"other": Other}), (Whole, {"another": Other})],
