@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from rules.arrays.intervals import EMPTY, Ints
 
-_MAGIC: Final = b"OWX"
+_MAGIC: Final = b"OWY"
 """Another one with each change of how things are written that is none of the shape of what is."""
 _HEAD: Final = struct.Struct("<3sIIII")
 _SHORT: Final = 2**8 - 1
