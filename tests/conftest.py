@@ -12,6 +12,7 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -22,6 +23,7 @@ from xdist.scheduler import LoadFileScheduling
 
 from deploy.home import home
 from deploy.local_kafka import LocalKafka
+from tests.shared_kafka import Shared, shared
 
 # How long an example takes says how busy the machine is.
 settings.register_profile("offsetwatch", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -60,6 +62,7 @@ TOGETHER = {
             "monitor/drill/proxy/test_side",
             "monitor/drill/proxy/test_wire",
             "monitor/drill/proxy/test_lies",
+            "monitor/drill/test_schedule",
         ),
         "a Spark session": (
             "streaming_jobs/test_rebuild",
@@ -154,10 +157,14 @@ def _folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def kafka(_folders: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
-    """One broker, for all tests of the session."""
-    with LocalKafka(tmp_path_factory.mktemp("kafka"), brokers=1) as cluster:
-        yield cluster
+def kafka(_folders: None, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> LocalKafka:
+    """One broker, for all tests of the session, in all its processes."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "kafka"
+    # Left when all is over, and not as the last test's last act, whose time is limited: the others may take long.
+    uses = ExitStack()
+    request.config.add_cleanup(uses.close)
+    return Shared(folder, uses.enter_context(shared(folder)))
 
 
 @pytest.fixture(scope="session")

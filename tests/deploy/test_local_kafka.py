@@ -34,7 +34,7 @@ QUIET = {"log_level": 0}
 
 
 def make_topic(kafka: LocalKafka, name: str, **config: str) -> None:
-    brokers = len(kafka.brokers)
+    brokers = len(kafka.bootstrap.split(","))
     admin = AdminClient({**QUIET, "bootstrap.servers": kafka.bootstrap})
     admin.create_topics([NewTopic(name, 2, brokers, config=config)])[name].result(120)
 

@@ -143,9 +143,9 @@ def test_a_stop_ends_the_fault_at_hand_and_begins_no_other(monkeypatch: pytest.M
     assert [one.told for one in happened] == ["one"]
 
 
-def test_what_is_missing_is_told_by_kind(kafka: LocalKafka) -> None:
-    """One broker, that reaches its peers directly: it has none."""
-    can, cannot = possible(kafka)
+def test_what_is_missing_is_told_by_kind(kafka3: LocalKafka) -> None:
+    """Brokers that reach their peers directly."""
+    can, cannot = possible(kafka3)
     assert {"kill", "pause", "rolling-restart"} <= set(can)
     assert cannot["cut"] == ["the brokers reach each other directly: the cluster has to be made with cuttable=True"]
     assert set(can) | set(cannot) == set(KINDS)
