@@ -64,6 +64,11 @@ TOGETHER = {
             "monitor/drill/proxy/test_lies",
             "monitor/drill/test_schedule",
         ),
+        "a broker that wants a login": (
+            "monitor/test_login",
+            "monitor/drill/proxy/test_upstream",
+            "monitor/postmortem/test_explain_more",
+        ),
         "a Spark session": (
             "streaming_jobs/test_rebuild",
             "streaming_jobs/test_cycles",

@@ -9,8 +9,8 @@ import pytest
 from tests.monitor.secured import Secured, secured_broker
 
 
-@pytest.fixture(scope="module")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
-    """A broker that wants TLS and a login."""
+@pytest.fixture(scope="session")
+def secured(_folders: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    """A broker that wants TLS and a login, for all tests of the session."""
     with secured_broker(tmp_path_factory.mktemp("secured")) as broker:
         yield broker
