@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable, WriterProperties, write_deltalake
+from deltalake import ColumnProperties, DeltaTable, WriterProperties, write_deltalake
 from pyspark.sql import SparkSession
 
 from rules.step import step
@@ -69,8 +69,13 @@ def test_a_column_that_came_later_is_null_in_older_files(tmp_path: Path, rows: p
 @pytest.mark.spark
 def test_tasks_read_parts_of_a_file_and_the_job_all_of_it(spark: SparkSession, tmp_path: Path) -> None:
     config = JobConfig.model_validate({"root": tmp_path / "a b ü", "history_wait": 0})
-    history = partition_rows(Plan("bulk", 48_000_000, partitions=1), 0)
-    properties = WriterProperties(max_row_group_size=10_000, write_batch_size=10_000, compression="UNCOMPRESSED")
+    history = partition_rows(Plan("bulk", 20_000_000, partitions=1), 0)
+    properties = WriterProperties(
+        max_row_group_size=4_000,
+        write_batch_size=4_000,
+        compression="UNCOMPRESSED",
+        default_column_properties=ColumnProperties(dictionary_enabled=False),  # large with few rows
+    )
     write_deltalake(str(config.history_path), history, partition_by=["date"], writer_properties=properties)
     (file,) = a_folder(config.history_path).rglob("*.parquet")
     assert len(split(added(commit_text(config, 0)), config.history_path)) > 1, file.stat().st_size
