@@ -7,7 +7,6 @@ import base64
 import hashlib
 import hmac
 import http.client
-import os
 import shutil
 import socket
 import subprocess
@@ -91,8 +90,3 @@ def environment(port: int) -> dict[str, str]:
         "AZURITE_BLOB_STORAGE_URL": f"http://127.0.0.1:{port}",
         "AZURE_ALLOW_HTTP": "true",
     }
-
-
-def told_of(port: int) -> None:
-    """This process asks at another port from now on."""
-    os.environ["AZURITE_BLOB_STORAGE_URL"] = f"http://127.0.0.1:{port}"
