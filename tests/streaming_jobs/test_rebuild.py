@@ -114,8 +114,8 @@ def shown(config: JobConfig) -> set[tuple[str, str]]:
 def test_a_deleted_checkpoint_on_a_compacted_table(
     spark: SparkSession, config: JobConfig, undisturbed_eventful: Callable[[int], JobConfig]
 ) -> None:
-    parts = eventful(6)
-    for part in parts[:4]:
+    parts = eventful(4)
+    for part in parts[:2]:
         commit(config.history_path, part)
     run(spark, config)
     before = read_table(config.tables_path, "findings")
@@ -125,17 +125,17 @@ def test_a_deleted_checkpoint_on_a_compacted_table(
 
     told, lines = run(spark, config)
     assert any("because its checkpoint is gone" in line for line in lines)
-    assert sum(b.stats.slices for b in told.batches) == sum(len(part) for part in parts[:4])
+    assert sum(b.stats.slices for b in told.batches) == sum(len(part) for part in parts[:2])
     # Nothing of it is news, and no channel hears of it again.
     assert read_table(config.tables_path, "findings") == before
     assert sum(b.findings.num_rows for b in told.batches) == 0
 
-    for part in parts[4:]:
+    for part in parts[2:]:
         commit(config.history_path, part)
     told, lines = run(spark, config)
     assert lines == []
-    assert sum(b.stats.slices for b in told.batches) == sum(len(part) for part in parts[4:])
-    whole = undisturbed_eventful(6)
+    assert sum(b.stats.slices for b in told.batches) == sum(len(part) for part in parts[2:])
+    whole = undisturbed_eventful(4)
     assert violations(config) == violations(whole)
     assert len(set(violations(config))) == len(violations(config))
     assert len(set(written(config))) == len(written(config))
@@ -232,13 +232,13 @@ def _forget(config: JobConfig, below: int) -> None:
 def test_a_commit_that_is_gone_opens_a_gap_until_the_state_is_rebuilt(
     spark: SparkSession, config: JobConfig, undisturbed_eventful: Callable[[int], JobConfig]
 ) -> None:
-    parts = eventful(5)
-    for part in parts[:2]:
+    parts = eventful(4)
+    for part in parts[:1]:
         commit(config.history_path, part)
     run(spark, config)
-    for part in parts[2:4]:
+    for part in parts[1:3]:
         commit(config.history_path, part)
-    _forget(config, below=4)
+    _forget(config, below=3)
     told, lines = run(spark, config)
     gaps = [r for r in read_table(config.tables_path, "findings").to_pylist() if r["anomaly"] == "evidence-gap"]
     assert [(r["cluster"], r["event"]) for r in sorted(gaps, key=lambda r: r["at"])] == [
@@ -249,9 +249,9 @@ def test_a_commit_that_is_gone_opens_a_gap_until_the_state_is_rebuilt(
     heard = [(r["anomaly"], r["event"]) for b in told.batches for r in b.findings.to_pylist()]
     assert heard.index(("evidence-gap", "opened")) < heard.index(("lost-write", "raised"))
     assert heard[-1] == ("evidence-gap", "closed")
-    commit(config.history_path, parts[4])
+    commit(config.history_path, parts[3])
     run(spark, config)
-    whole = undisturbed_eventful(5)
+    whole = undisturbed_eventful(4)
     assert violations(config) == violations(whole)
     assert shown(config) == shown(whole)
     assert len(set(written(config))) == len(written(config))
@@ -335,8 +335,8 @@ def _laid_out_otherwise(checkpoint: Path, layout: str | None) -> None:
 def test_a_checkpoint_of_another_layout_is_rebuilt(
     spark: SparkSession, config: JobConfig, undisturbed_eventful: Callable[[int], JobConfig]
 ) -> None:
-    parts = eventful(5)
-    for part in parts[:3]:
+    parts = eventful(4)
+    for part in parts[:2]:
         commit(config.history_path, part)
     run(spark, config)
     first = violations(config)
@@ -352,13 +352,13 @@ def test_a_checkpoint_of_another_layout_is_rebuilt(
         if file.is_file():
             file.write_text("nothing that Spark could read")
 
-    commit(config.history_path, parts[3])
+    commit(config.history_path, parts[2])
     goes_on(spark, config, "its checkpoint was laid out by another version", first)
-    commit(config.history_path, parts[4])
+    commit(config.history_path, parts[3])
     told, lines = run(spark, config)
     assert lines == []
-    assert sum(b.stats.slices for b in told.batches) == len(parts[4])
-    nothing_is_missing(config, undisturbed_eventful(5))
+    assert sum(b.stats.slices for b in told.batches) == len(parts[3])
+    nothing_is_missing(config, undisturbed_eventful(4))
 
 
 def goes_on(spark: SparkSession, config: JobConfig, because: str, first: Sequence[str]) -> None:
@@ -380,8 +380,8 @@ def test_a_checkpoint_that_was_moved_is_rebuilt(
     spark: SparkSession, config: JobConfig, undisturbed_eventful: Callable[[int], JobConfig], tmp_path: Path
 ) -> None:
     """Spark keeps absolute paths in it. What had been told is not told again, and what comes then is."""
-    parts = eventful(5)
-    for part in parts[:4]:
+    parts = eventful(4)
+    for part in parts[:3]:
         commit(config.history_path, part)
     run(spark, config)
     first = violations(config)
@@ -389,11 +389,11 @@ def test_a_checkpoint_that_was_moved_is_rebuilt(
     config.root.rename(moved.root)
     reason = reason_to_rebuild(moved)
     assert reason == f"its data folder was moved: the checkpoint was made at {config.checkpoint_path}"
-    commit(moved.history_path, parts[4])
+    commit(moved.history_path, parts[3])
     goes_on(spark, moved, reason, first)
     assert reason_to_rebuild(moved) is None
     assert run(spark, moved)[1] == []
-    nothing_is_missing(moved, undisturbed_eventful(5))
+    nothing_is_missing(moved, undisturbed_eventful(4))
 
 
 def test_a_rebuilt_checkpoint_that_served_no_batch_says_how_it_is_laid_out(
