@@ -12,6 +12,8 @@ from tests.rules.histories import SEARCHES, START, History, Store, singly
 
 SHORT: Final = 80
 """A history of so many rows costs nothing row by row; one of an hour's marks costs seconds."""
+LONG: Final = 200
+"""One of more rows than that comes in steps of twice as many."""
 
 
 class Rows(Protocol):
@@ -20,17 +22,18 @@ class Rows(Protocol):
     rows: list[Slice]
 
 
-def row_by_row(h: Rows) -> Store:
+def row_by_row(h: Rows, most: int = 0) -> Store:
     """Each row in a step of its own, the state through its bytes in between. Of a long history one to six rows a step,
-    which may part any two, unless `make search` looks further."""
+    or to twelve, or to as many as is said, which may part any two, unless `make search` looks further."""
     store = Store()
     if len(h.rows) <= SHORT or SEARCHES:
         for row in singly(h.rows):
             store.feed(row)
         return store
     rng, table, at = random.Random(len(h.rows)), to_table(h.rows), 0
+    most = most or (6 if table.num_rows <= LONG else 12)
     while at < table.num_rows:
-        rows = rng.randint(1, 6)
+        rows = rng.randint(1, most)
         store.feed(table.slice(at, rows))
         at += rows
     return store

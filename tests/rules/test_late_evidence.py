@@ -85,7 +85,7 @@ def test_a_call_that_hangs_holds_back_nobody_who_does_not_need_it(fed: Callable[
         h.row("observer", "offsets", log_start=0, log_end=i + second + 1, last_stable=i + second + 1)
         h.second()
     assert events(fed(h), "stuck-consumer") == [("opened", (R,), 41)]
-    assert [e[::2] for e in events(row_by_row(h), "unseen")] == [("opened", 81)]
+    assert [e[::2] for e in events(row_by_row(h, 6), "unseen")] == [("opened", 81)]
 
 
 def test_a_call_that_hangs_is_told_once_with_its_process() -> None:
@@ -259,7 +259,7 @@ def test_a_host_whose_clock_is_behind_and_that_goes_down_is_told_as_that() -> No
     a_clock_is_behind(h)
     h.silent.add("two")
     traffic(h, 60, first=60, reads="r")
-    store = row_by_row(h)
+    store = row_by_row(h, 6)
     told = whole(store, {"evidence-late"})
     assert [(one.subject, one.event, one.evidence["hold"]) for one in told] == [
         (("host", number("committer two")), "opened", hold) for hold in ("clock", "host")
