@@ -221,8 +221,7 @@ def _judge_blank(own: Steps, passage: Passage) -> None:
     """Decide the steps that waited of which it is known now that they went over a value, and those for which all is
     here."""
     blank, shown, report = own.blank, own.shown, passage.report
-    # Who comes late may have polled what stands there until the step was judged.
-    waits: Bools = blank.awaits > _told_by_all(passage) - report.objectives.grace
+    waits: Bools = blank.awaits > _told_by_all(passage)
     low, high = _gone_over(blank)
     skips = np.zeros(len(blank), bool)
     touched = intervals.touched(*intervals.merge(shown.offset, shown.offset + shown.length), low, high)
@@ -318,11 +317,11 @@ def _all_sent(passage: Passage, until: int) -> bool:
 
 
 def _told_by_all(passage: Passage) -> int:
-    """What was settled by this log time is known from everybody's log: it had been written, at the latest, the grace
-    time before, by whichever clock. A host that is late and whose clock nobody can compare may have been far ahead."""
+    """What was known by this log time is told by everybody's log, by whichever clock. A host that is late and whose
+    clock nobody can compare may have been far ahead."""
     known = passage.gate.known_through()
     doubt = APART if passage.state.now - known > LATE else 0
-    return known + passage.report.objectives.grace - spread(passage.state, doubt)
+    return known - spread(passage.state, doubt)
 
 
 def _ripe_inside(own: Steps, passage: Passage) -> Transitions:
@@ -455,7 +454,8 @@ def _judge_turned(own: Steps, passage: Passage) -> None:
     for i in indices(cut_at >= 0).tolist():
         step = step_of(own.turned, i, known_by(passage.state.moved, int(own.turned.awaits[i])))
         report_back(step, int(cut_at[i]), passage.report)
-    waits = (cut_at < 0) & (own.turned.awaits + CUT_TOLD > _told_by_all(passage)) & (not passage.finished)
+    told = _told_by_all(passage) + passage.report.objectives.grace
+    waits = (cut_at < 0) & (own.turned.awaits + CUT_TOLD > told) & (not passage.finished)
     own.turned = take(own.turned, waits)
 
 
@@ -481,7 +481,11 @@ def _keep_blank(
 ) -> None:
     """These went over nothing of which it is known that it was there. Keep those of which somebody's log may tell
     otherwise, and those that `waits` picks."""
-    here = _told_by_all(passage) if len(steps) else passage.end
+    if not len(steps):
+        return
+    here, grace = _told_by_all(passage), passage.report.objectives.grace
+    if passage.gate.known_through() >= passage.state.now - grace:
+        here += grace  # nobody is late, and what had been done by the last tick is here, whatever is under way
     if here >= passage.end and not waits.any():
         return
     steps.awaits = np.array([decided_at(offset) for offset in steps.first.tolist()], np.int64)

@@ -106,8 +106,14 @@ def test_a_value_whose_sender_is_late_waits_for_it(before: bool, gone: bool) -> 
 
 
 @pytest.mark.parametrize("before", [True, False], ids=["guilty", "innocent"])
-@pytest.mark.parametrize("polled_after", [1, 6], ids=["soon", "just before it was judged"])
-def test_a_poll_of_a_late_host_that_was_made_before_a_step_was_judged_counts(polled_after: int, before: bool) -> None:
+@pytest.mark.parametrize(
+    ("polled_after", "silent_from"),
+    [(1, 1.5), (6, 1.5), (6, 4.5)],
+    ids=["soon", "just before it was judged", "and silent when the step had been made"],
+)
+def test_a_poll_of_a_late_host_that_was_made_before_a_step_was_judged_counts(
+    polled_after: int, silent_from: float, before: bool
+) -> None:
     """r went over offset 3, where q shows later that z's value stands; z was not told so. q's host is not heard of for
     a minute; then each of its seconds comes by itself."""
     h = Hosts(one=("w", "v", "r", "observer", "z"), two=("q",))
@@ -133,7 +139,9 @@ def test_a_poll_of_a_late_host_that_was_made_before_a_step_was_judged_counts(pol
     late = {number("q"), number("committer two")}
     in_time, told = list(h.rows), {}
     until = h.at(60.0)
-    held = [row for row in h.rows if row.process in late and 1.5 < (row.completed - h.at(0.0)).total_seconds() < 60]
+    held = [
+        row for row in h.rows if row.process in late and silent_from < (row.completed - h.at(0.0)).total_seconds() < 60
+    ]
     others = [row for row in h.rows if row not in held]
     at = next(i for i, row in enumerate(others) if row.completed >= until)
     for name, rows in {"in time": in_time, "late": [*others[:at], *held, *others[at:]]}.items():
