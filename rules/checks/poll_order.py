@@ -55,7 +55,7 @@ from rules.kept.state import Moved, Places, State, Transitions, concat, take
 from rules.settling import given_again
 from rules.settling.completeness import LATE
 from rules.settling.frontier import spread
-from rules.settling.gate import APART, OBSERVERS, WRITERS
+from rules.settling.gate import APART, OBSERVERS, WRITERS, Gate
 from rules.settling.listings import Listings
 from rules.settling.positions import known_from, log_start_at
 from rules.settling.window import indexed, known_by, merged
@@ -213,8 +213,6 @@ def fold(own: Steps, passage: Passage) -> None:
         _note_log_start(own, passage, passage.listings)
         _judge(own, passage, passage.state.settled, passage.advance.settled_at)
     own.later = known_later.after(own.later, passage.end)
-    asked = intervals.merge(own.shown.offset, own.shown.offset + own.shown.length)
-    given_again.forget_below(own.sends, passage.gate, needed_from(own, passage.state), asked)
 
 
 def _judge_blank(own: Steps, passage: Passage) -> None:
@@ -511,6 +509,12 @@ def needed_from(own: Steps, state: State) -> int:
     if not len(pending):
         return state.settled
     return min(state.settled, int(np.maximum(pending.previous + 1, pending.low).min()))
+
+
+def forget_sends(own: Steps, gate: Gate, offset: int) -> None:
+    """The log is kept from this offset on now, and the index for those whose rows come late (`State.index_from`)."""
+    asked = intervals.merge(own.shown.offset, own.shown.offset + own.shown.length)
+    given_again.forget_below(own.sends, gate, offset, asked)
 
 
 def give_up_below(own: Steps, offset: int) -> None:

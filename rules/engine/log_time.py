@@ -56,12 +56,14 @@ def fold(state: State, chunks: Chunks, report: Report, *, late: bool) -> Gate:
     order.fold_settled(passage)
     passes.remember(state, passage.proven)
     _judge_unverifiable(state, passage.gate, passage.at, report)
-    needed = poll_order.needed_from(order.own(state, poll_order.CHECK), state)
+    steps = order.own(state, poll_order.CHECK)
+    needed = poll_order.needed_from(steps, state)
     apart = 0 if passage.advance is None else passage.advance.apart
     still = min([needed, *completeness.awaited_from(state, apart)])
     # What a late reader goes over is named by its values as long as there is room, and by its offsets after that.
     roomy = len(state.log) <= _most_runs(state, objectives) // 2
     window.forget_below(state, still if roomy else needed, still)
+    poll_order.forget_sends(steps, passage.gate, needed)  # once it is known from where on the index is kept
     retrying_writers.forget(state)
     _overflow(state, objectives, passage.end, report)
     dropped.tell(state, passage.end, report)

@@ -115,10 +115,10 @@ def _place(own: Sends, unplaced: Unplaced, polled: Runs | Polls, settled: int) -
 
 def forget_below(own: Sends, gate: Gate, offset: int, asked: tuple[Ints, Ints]) -> None:
     """All steps below this offset are decided, but those that wait for the sends of the offsets `asked`, merged, and
-    those of readers whose rows come late: the index is kept for them. That is known a step later."""
+    those of readers whose rows come late: the index is kept for them, and what is no part of it is forgotten."""
     state = gate.state
-    placed, limit = own.placed, own.forgotten
-    own.forgotten = max(limit, offset)
+    own.forgotten = limit = max(own.forgotten, offset)
+    placed = own.placed
     if not len(placed):
         return
     keep = placed.end > limit

@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rules.kept.state import Spans, State
+from rules.checks.poll_order import CHECK, Steps
+from rules.engine.order import KINDS
+from rules.kept.state import Spans, State, load
 from rules.settling.gate import Gate
 from rules.settling.given_again import KEPT, Sends, Sent, forget_below, unseen_by
 from rules.vocabulary.slices import Slice
@@ -347,9 +349,9 @@ def test_sends_are_remembered_as_long_as_a_step_may_be_judged_by_them() -> None:
     again = (4, 5, 3_000_000, 0)
     own = sends((0, 2, 0, 0), (2, 4, 10, 0), (5, 9, 20, 0), again, (9, 10, 30, 0), (6, 7, 9_000_000, 1))
     forget_below(own, Gate(state, finished=True), 8, NOBODY)
-    assert (len(own.placed), own.forgotten) == (6, 8)
+    assert (remembered(own), own.forgotten) == ([again, (5, 9, 20, 0), (9, 10, 30, 0)], 8)
     forget_below(own, Gate(state, finished=True), 10, NOBODY)
-    assert (remembered(own), own.forgotten) == ([again, (5, 9, 20, 0), (9, 10, 30, 0)], 10)
+    assert (remembered(own), own.forgotten) == ([again, (5, 9, 20, 0)], 10)
     asked = np.array([5]), np.array([6])
     forget_below(own, Gate(state, finished=True), 10, asked)
     assert (remembered(own), own.forgotten) == ([again, (5, 9, 20, 0)], 10)
@@ -360,10 +362,25 @@ def test_sends_are_remembered_as_long_as_a_step_may_be_judged_by_them() -> None:
     assert (remembered(own), own.forgotten) == ([], 10)
 
 
+@pytest.mark.parametrize("fed", [row_by_row, at_once])
+def test_what_a_step_settles_is_forgotten_in_it(fed: Fed) -> None:
+    """However many sends it brings: but for those of the last seconds, of which not all is here."""
+    h = History()
+    h.assign("r")
+    for i in range(120):
+        h.send("w", i, 1, at=2 * i)
+        h.poll("r", [("w", i, 1, 2 * i)])
+        h.observe(start=0, end=2 * i + 2)
+        h.mark(1.0)
+    (kept,) = fed(h).stored.values()
+    assert kept.hot is not None
+    steps: Steps = load(kept.hot, KINDS).checks[CHECK.name]
+    assert 0 < len(steps.sends.placed) < 20
+
+
 def test_what_something_above_may_have_come_before_is_remembered_until_that_is_known() -> None:
     state, late = State(), (2, 4, 3_000_000, 0)
     own = sends((0, 2, 10, 0), late)
-    forget_below(own, Gate(state, finished=True), 10, NOBODY)
     state.now = 2_999_999
     forget_below(own, Gate(state), 10, NOBODY)
     assert remembered(own) == [late]
