@@ -108,12 +108,13 @@ def arrive(own: Reads, new: News) -> None:
     if not watched:
         return
     came = new.fresh & columns.where(*_COMES)
+    came[list(said)] = False
     for number in watched.intersection(columns.process.tolist()):
-        mine = [row for row in indices(came & (columns.process == number)).tolist() if row not in said]
-        if mine:
-            first = min(mine, key=lambda row: int(columns.completed[row]))
-            last = max(mine, key=lambda row: int(columns.completed[row]))
-            own.waiting += [_entry(columns, row, _CAME, "") for row in dict.fromkeys((first, last))]
+        mine = indices(came & (columns.process == number))
+        if len(mine):
+            times = columns.completed[mine]
+            ends = dict.fromkeys((int(mine[times.argmin()]), int(mine[times.argmax()])))
+            own.waiting += [_entry(columns, row, _CAME, "") for row in ends]
     for row in new.where(CLOSE).tolist():
         if int(columns.process[row]) in watched:
             error = said.get(row, "")

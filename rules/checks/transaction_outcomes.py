@@ -32,7 +32,7 @@ import orjson
 
 from rules.arrays import intervals
 from rules.arrays.columns import FAIL, INFO, OK, TXN, Runs
-from rules.arrays.intervals import EMPTY, Bools, Ints, among, each, indices
+from rules.arrays.intervals import EMPTY, Bools, Ints, among, each, indices, numbered
 from rules.checks import absent_values, given_up, losses, partial_reads, set_aside, transaction_runs, zombie_writes
 from rules.checks.absent_values import Absent
 from rules.checks.transaction_evidence import note_next, of_row
@@ -150,9 +150,9 @@ def _judge_zombies(own: Outcomes, passage: Passage, ripe: Bools) -> None:
     if not passage.finished:
         awaited = [number for number in each(rows.process[ready]) if number in processes and processes[number].ahead]
         ready = ready[(rows.at[ready] <= through) | ~among(rows.process[ready], awaited)]
-        pairs = zip(rows.process[ready].tolist(), rows.at[ready].tolist(), strict=True)
-        here = np.array([zombie_writes.is_here(passage.state, *pair) for pair in pairs], bool)
-        ready = ready[here | (rows.ended[ready] >= 0)]
+        numbers, which = numbered(rows.process[ready])
+        through_of = np.array([zombie_writes.here_through(passage.state, one) for one in numbers.tolist()], np.int64)
+        ready = ready[(through_of[which] >= rows.at[ready]) | (rows.ended[ready] >= 0)]
     few = take(rows, ready)
     for k in zombie_writes.suspects(own, passage.state, few).tolist():
         why = zombie_writes.fenced(own, passage.state, few, k)

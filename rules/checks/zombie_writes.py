@@ -64,11 +64,11 @@ def fenced(own: Outcomes, state: State, rows: Written, i: int) -> Fenced | None:
     )
 
 
-def is_here(state: State, process: int, at: int) -> bool:
-    """Is all that the process had done by then in the log, or known to be missing? Without its commit a transaction may
-    be told before it is known that the rest is missing."""
+def here_through(state: State, process: int) -> int:
+    """Through when is all that a process had done in the log, or known to be missing? Without its commit a transaction
+    may be told before it is known that the rest is missing."""
     one = state.processes.get(process)
-    return one is None or one.complete or one.lost or one.marked >= at
+    return FOREVER if one is None or one.complete or one.lost else one.marked
 
 
 def _is_missing(state: State, process: int, start: int, end: int) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from rules.arrays.columns import ASSIGN, CLOSE, OK, POLL, POSITION, REVOKE, SUBSCRIBE, TXN
-from rules.arrays.intervals import EMPTY, Bools, Ints, each, indices, tails
+from rules.arrays.intervals import EMPTY, Bools, Ints, each, indices, numbered, tails
 from rules.kept.state import HELD_ON, Moves, State, Transitions, take
 from rules.settling import strangers
 from rules.settling.clocks import ahead
@@ -148,9 +148,9 @@ def _overtaken(state: State, m: Moves) -> Bools:
     """The moves that come after others of their process had been followed, because they were missing for long."""
     late: Bools = np.zeros(len(m), bool)
     last = {number: process.last_slice for number, process in state.processes.items()}
-    if len(m) and min(m.slice.tolist()) <= max(last.values(), default=-1):
-        followed = np.array([last.get(number, -1) for number in m.process.tolist()], np.int64)
-        late = m.slice <= followed
+    if len(m) and int(m.slice.min()) <= max(last.values(), default=-1):
+        numbers, which = numbered(m.process)
+        late = m.slice <= np.array([last.get(number, -1) for number in numbers.tolist()], np.int64)[which]
     return late
 
 
