@@ -90,27 +90,32 @@ def suspect(own: Outcomes, passage: Passage, among: Bools, returned: int) -> Non
     every: list[tuple[int, passes.Timed]] = [*known, *new]
     for at, went in every:
         among = np.append(among, np.ones(len(own.written) - len(among), bool))
-        _stamp(own, passage.state, among & _is_later(own.written, at, grace), went, at, grace)
+        _stamp(own, passage.state, among, went, at, grace)
     _stamp_unplaced(own, passage, grace)
 
 
-def _is_later(rows: Written, at: int, grace: int) -> Bools:
-    """Which may be called absent only later than if they had been passed by `at`, as far as is known."""
-    later: Bools = (rows.due > np.maximum(rows.at, at) + grace) & (rows.fate == WAITING)
-    return (rows.high >= 0) & ((rows.due < 0) | later)
+def _is_later(rows: Written, at: int, grace: int, of: Ints | None = None) -> Bools:
+    """Which (`of` these) may be called absent only later than if they had been passed by `at`, as far as is known."""
+    columns = rows.due, rows.at, rows.fate, rows.high
+    due, ended, fate, high = columns if of is None else (column[of] for column in columns)
+    later: Bools = (due > np.maximum(ended, at) + grace) & (fate == WAITING)
+    return (high >= 0) & ((due < 0) | later)
 
 
-def _stamp(own: Outcomes, state: State, wanted: Bools, went: passes.Timed, at: int, grace: int) -> None:
-    placed = wanted & (own.written.offset >= 0)
-    if not len(went.start) or not placed.any():
+def _stamp(own: Outcomes, state: State, among: Bools, went: passes.Timed, at: int, grace: int) -> None:
+    if not len(went.start):
         return
     rows, given_again = own.written, state.given_again
-    again = placed & intervals.touched(given_again.start, given_again.end, rows.low, rows.high)
-    again |= placed & (rows.shown == LATE)
-    _stamp_over(own, placed & ~again, Spans(*intervals.merge(went.start, went.end)), at, grace)
-    for i in indices(again).tolist():  # where offsets were given again, or a hole was filled, what came after counts
-        rows, one = own.written, np.zeros(len(own.written), bool)
-        one[i] = True
+    # Each tick went over a small part of what many ticks have brought: of the others nothing more is asked.
+    placed = indices(among & (rows.offset >= 0) & (rows.low < went.end.max()) & (rows.high > went.start.min()))
+    placed = placed[_is_later(rows, at, grace, placed)]
+    if not len(placed):
+        return
+    again = intervals.touched(given_again.start, given_again.end, rows.low[placed], rows.high[placed])
+    again |= rows.shown[placed] == LATE
+    _stamp_over(own, placed[~again], Spans(*intervals.merge(went.start, went.end)), at, grace)
+    for i in placed[again].tolist():  # where offsets were given again, or a hole was filled, what came after counts
+        rows, one = own.written, np.array([i])
         place, sent = (int(rows.low[i]), int(rows.high[i])), (int(rows.invoked[i]), int(rows.boot[i]))
         filled, by = bool(rows.shown[i] == LATE), at
         if filled:  # `at` may be when the first went over the hole
@@ -119,16 +124,18 @@ def _stamp(own: Outcomes, state: State, wanted: Bools, went: passes.Timed, at: i
         _stamp_over(own, one, passes.over(state, went, place, sent, filled=filled), by, grace)
 
 
-def _stamp_over(own: Outcomes, placed: Bools, spans: Spans, at: int, grace: int) -> None:
+def _stamp_over(own: Outcomes, placed: Ints, spans: Spans, at: int, grace: int) -> None:
     rows = own.written
-    whole = placed & intervals.contained(spans.start, spans.end, rows.low, rows.high)
+    low, high = rows.low[placed], rows.high[placed]
+    inside = intervals.contained(spans.start, spans.end, low, high)
+    whole = placed[inside]
     rows.due[whole] = np.maximum(rows.at[whole], at) + grace
-    part = placed & ~whole & intervals.touched(spans.start, spans.end, rows.low, rows.high)
-    for i in indices(part).tolist():
+    part = placed[~inside & intervals.touched(spans.start, spans.end, low, high)]
+    for i in part.tolist():
         low, high = rows.low[i : i + 1], rows.high[i : i + 1]
-        inside = intervals.intersect(low, high, spans.start, spans.end)
-        outside = intervals.subtract(low, high, *inside)
-        over, rest = _pieces(rows, i, *inside), _pieces(rows, i, *outside)
+        within = intervals.intersect(low, high, spans.start, spans.end)
+        outside = intervals.subtract(low, high, *within)
+        over, rest = _pieces(rows, i, *within), _pieces(rows, i, *outside)
         over.due[:] = max(int(rows.at[i]), at) + grace
         own.written = concat(concat(own.written, take(over, slice(1, None))), rest)
         for name in names(Written):  # the first piece takes the row's place
