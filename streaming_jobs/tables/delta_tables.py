@@ -72,19 +72,27 @@ class Table:
                     return self._up_to_date(there, create)
                 if not create:
                     raise Absent(f"There is no table {self.spec.name} in {self.path}.")
-                return DeltaTable.create(
-                    str(self.path),
-                    self.spec.schema,
-                    mode="error",
-                    name=self.spec.name,
-                    description=self.spec.description,
-                    configuration=self.spec.properties,
-                    storage_options=readers(self.path),
-                )
+                return self._created()
             except DeltaError:
                 if not left:
                     raise
         raise AssertionError
+
+    def _created(self) -> DeltaTable:
+        made = DeltaTable.create(
+            str(self.path),
+            self.spec.schema,
+            mode="error",
+            name=self.spec.name,
+            description=self.spec.description,
+            configuration=self.spec.properties,
+            storage_options=readers(self.path),
+        )
+        if not isinstance(self.path, TableUrl):
+            # What survives the loss of the host from then on is of no use without it.
+            data_file.sync_commit(self.path, made.version())
+            data_file.sync(self.path.parent)
+        return made
 
     def _up_to_date(self, table: DeltaTable, create: bool) -> DeltaTable:
         """The table with the columns that an earlier version of it lacks; they are null in its rows. Also, unless it is

@@ -59,6 +59,19 @@ def test_what_cannot_be_written_is_an_error_of_the_system_and_leaves_nothing(tmp
     assert len([*a_folder(table.path).glob("*.parquet")]) == 2
 
 
+def test_a_table_that_is_made_is_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Findings are synced with their commit: of a table whose first commit the loss of the host took nobody reads
+    them."""
+    synced: list[Path] = []
+    monkeypatch.setattr(data_file, "sync", synced.append)
+    made = Table(tmp_path, SPECS["findings"])
+    log = Path(str(made.path)) / "_delta_log"
+    assert synced == [log / f"{0:020}.json", log.parent, log, tmp_path]
+    synced.clear()
+    Table(tmp_path, SPECS["findings"])
+    assert synced == []
+
+
 def test_what_was_appended_is_on_the_disk_and_what_is_replaced_anyway_is_not_synced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

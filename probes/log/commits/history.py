@@ -36,6 +36,7 @@ from probes.log.commits import data_files
 from probes.log.commits.checkpoints import Checkpoints
 from probes.log.commits.numbers import number_of
 from probes.log.errors import FolderCopied, HistoryConflict, HistoryMismatch, HistoryUnavailable
+from probes.log.journals.segments import sync
 from rules.vocabulary.slices import FORMAT_PROPERTY, FORMAT_VERSION, SLICE_SCHEMA
 from rules.vocabulary.table_errors import in_words
 
@@ -178,7 +179,7 @@ class History:
     def _create(self, options: dict[str, str] | None) -> Any:
         if "://" not in self.uri:
             Path(self.uri).mkdir(parents=True, exist_ok=True)
-        return DeltaTable.create(
+        made = DeltaTable.create(
             self.uri,
             schema=Schema.from_arrow(table_schema()),
             mode="ignore",
@@ -189,6 +190,10 @@ class History:
             storage_options=options,
             raise_if_key_not_exists=False,
         )
+        if "://" not in self.uri:
+            data_files.sync_commit(Path(self.uri), 0)  # without it nobody reads those that follow
+            sync(Path(self.uri))
+        return made
 
     def _adapt(self, table: Any) -> None:
         """Give a table that an earlier version made the columns that it lacks."""

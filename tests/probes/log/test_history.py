@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from probes.log.commits import data_files
+from probes.log.commits import data_files, history
 from probes.log.commits.append_plan import PLAN
 from probes.log.commits.committer import CommitPace, committer
 from probes.log.commits.history import History, TableProperties
@@ -138,6 +138,19 @@ def test_columns_that_an_older_table_lacks_are_added(folder: Path, history: Path
     with committer(folder, history, clock) as one:
         assert one.commit() == 4
     assert {"last_stable", "rebalanced"} <= set(table_rows(history)[0])
+
+
+def test_a_table_that_is_made_is_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody reads what was appended where the loss of the host took the first commit of the table's log."""
+    synced: list[Path] = []
+    for module in (data_files, history):
+        monkeypatch.setattr(module, "sync", synced.append)
+    table = tmp_path / "history"
+    History(str(table)).id()
+    assert synced == [table / "_delta_log" / f"{0:020}.json", table / "_delta_log", table]
+    synced.clear()
+    History(str(table)).id()
+    assert synced == []
 
 
 def test_an_append_is_on_the_disk_when_it_returns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
