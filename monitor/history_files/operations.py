@@ -231,16 +231,8 @@ class Recorder:
         invoked, begun = time, min(time, self._ended.get(own, self._first))
         self._ended[own] = time
         if opened is not None:
-            if opened[2] != function:
-                raise Malformed(
-                    f"process {shown(process)} completes {_NAMES[function]}, and had invoked {_NAMES[opened[2]]} in"
-                    f" line {opened[1]}"
-                )
             invoked = begun = opened[3]
-            if value is None:
-                value = opened[4]
-                if outcome == OK and (function == POLL or (function == TXN and _polls(value))):
-                    raise Malformed(f"the ok {_NAMES[function]} has no value: what it polled must stand there")
+            value = _completed(process, function, outcome, value, opened)
         elif (own, function) in self._invoked:
             raise Malformed(
                 f"process {shown(process)} completes {_NAMES[function]} and has none open: an invocation has one"
@@ -411,6 +403,19 @@ class Recorder:
             processes,
             names,
         )
+
+
+def _completed(process: Any, function: int, outcome: int, value: Any, opened: tuple[int, int, int, int, Any]) -> Any:
+    """The value of a completion, or of its invocation (as in `Recorder._open`) where it has none. Raises `Malformed`
+    where it completes something else, or says nothing of what it polled."""
+    if opened[2] != function:
+        raise Malformed(
+            f"process {shown(process)} completes {_NAMES[function]}, and had invoked {_NAMES[opened[2]]} in"
+            f" line {opened[1]}"
+        )
+    if value is None and outcome == OK and (function == POLL or (function == TXN and _polls(opened[4]))):
+        raise Malformed(f"the ok {_NAMES[function]} has no value: what it polled must stand there")
+    return opened[4] if value is None else value
 
 
 def _polls(value: Any) -> bool:
