@@ -37,6 +37,7 @@ SHOWN: Final = 10
 """Findings of an incident that are shown one by one; the others are counted."""
 _LEAST_ID: Final = 4
 _LONG: Final = re.compile(r"(?<!\d)\d{6,19}(?!\d)")
+_TWICE: Final = re.compile(r"(?<!\S)([a-z][\w.-]*) \(\1\)", re.IGNORECASE)
 _ID: Final = re.compile(r"(?P<process>process )?(?<!\d)(?P<id>\d{6,19})(?!\d)")
 
 
@@ -207,10 +208,11 @@ def _members(incidents: Incidents, incident: Incident, rows: Sequence[Mapping[st
 
 
 def named(text: str, names: Mapping[int, str]) -> str:
-    """The text with the probes' names for the ids that it tells: a value is its writer's name and a number."""
+    """The text with the probes' names for the ids that it tells: a value is its writer's name and a number. Where the
+    name stands before the id, once is enough."""
 
     def name(found: re.Match[str]) -> str:
         known = names.get(int(found["id"]))
         return found.group() if known is None else f"{known}" if found["process"] else f"{known}:{found['id'][-4:]}"
 
-    return _ID.sub(name, text)
+    return _TWICE.sub(r"\1", _ID.sub(name, text))

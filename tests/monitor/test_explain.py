@@ -11,7 +11,7 @@ import pytest
 from deltalake import write_deltalake
 
 from monitor.commands.explain import lines
-from monitor.incidents.explained import Explained, Wanted, began, find, naming, shown
+from monitor.incidents.explained import Explained, Wanted, began, find, named, naming, shown
 from monitor.incidents.witnesses import FindingSubject, asked, names, nearby, operations, witnesses
 from rules.vocabulary.slices import Irregular, LeaderEpoch, Run, Slice, to_table
 from streaming_jobs.tables.delta_tables import read_table
@@ -311,3 +311,17 @@ def test_of_many_findings_those_of_its_own_name_and_losses_are_shown() -> None:
 def test_what_a_condition_tells_is_of_its_newest_spell(state: str, evidence: str, at: float) -> None:
     row = {"state": state, "evidence": evidence, "first_at": NOON, "at": NOON + 600 * S}
     assert began(row) == NOON + at * S
+
+
+def test_a_probe_whose_name_stands_before_its_number_is_named_once() -> None:
+    names = {7187767221400365440: "writer-five-1", 8234358752463397575: "west/transactions-1"}
+    for said, told in (
+        ("Writer-five-1 (process 7187767221400365440) reports", "Writer-five-1 reports"),
+        ("process 7187767221400365440 went back", "writer-five-1 went back"),
+        (
+            "transactions-1 (process 8234358752463397575) of run west",
+            "transactions-1 (west/transactions-1) of run west",
+        ),
+        ("value 7187767221400365440/3", "value writer-five-1:5440/3"),
+    ):
+        assert named(said, names) == told
