@@ -6,11 +6,9 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-import http.client
 import shutil
 import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from email.utils import formatdate
@@ -18,11 +16,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import first_answer
+
 VERSION = "3.37.0"
 ACCOUNT = "devstoreaccount1"
 KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 """Of the account that every emulator has, as its documentation tells."""
-WITHIN = 60.0
 
 
 def installed() -> Path:
@@ -59,26 +58,13 @@ def store() -> Iterator[int]:
 
 def _make_container(port: int) -> None:
     """Make it as soon as the store answers. Raises TimeoutError."""
-    until = time.monotonic() + WITHIN
-    while time.monotonic() < until:
-        asked = http.client.HTTPConnection("127.0.0.1", port)
-        try:
-            path, headers = f"/{ACCOUNT}/bucket", {"x-ms-date": formatdate(usegmt=True), "x-ms-version": "2021-08-06"}
-            signed = "".join(f"{name}:{value}\n" for name, value in headers.items())
-            text = f"PUT{chr(10) * 12}{signed}/{ACCOUNT}{path}\nrestype:container"
-            digest = hmac.new(base64.b64decode(KEY), text.encode(), hashlib.sha256).digest()
-            headers["Authorization"] = f"SharedKey {ACCOUNT}:{base64.b64encode(digest).decode()}"
-            asked.request("PUT", f"{path}?restype=container", headers=headers)
-            answer = asked.getresponse()
-            said = answer.read()
-            assert answer.status == 201, said
-        except ConnectionError:
-            time.sleep(0.2)
-        else:
-            return
-        finally:
-            asked.close()
-    raise TimeoutError(f"azurite did not answer within {WITHIN:.0f} s")
+    path, headers = f"/{ACCOUNT}/bucket", {"x-ms-date": formatdate(usegmt=True), "x-ms-version": "2021-08-06"}
+    signed = "".join(f"{name}:{value}\n" for name, value in headers.items())
+    text = f"PUT{chr(10) * 12}{signed}/{ACCOUNT}{path}\nrestype:container"
+    digest = hmac.new(base64.b64decode(KEY), text.encode(), hashlib.sha256).digest()
+    headers["Authorization"] = f"SharedKey {ACCOUNT}:{base64.b64encode(digest).decode()}"
+    status, said = first_answer(port, lambda asked: asked.request("PUT", f"{path}?restype=container", headers=headers))
+    assert status == 201, said
 
 
 def environment(port: int) -> dict[str, str]:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import re
 import shutil
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -22,9 +22,10 @@ from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 import pytest
 
+from tests.waiting import first_answer
+
 VERSION = "v1.56.1"
 MODULE = "github.com/fsouza/fake-gcs-server"
-WITHIN = 60.0
 CHECKOUT = Path(__file__).resolve().parent.parent
 
 
@@ -37,11 +38,9 @@ def installed() -> Path:
     program = folder / "fake-gcs-server"
     if not program.is_file():
         folder.mkdir(parents=True, exist_ok=True)
-        known = subprocess.run([go, "env", "GOPATH", "GOCACHE"], capture_output=True, text=True, check=True).stdout
-        path, cache = known.splitlines()
-        asked = {"GOBIN": str(folder), "GOPATH": path, "GOCACHE": cache, "PATH": f"{Path(go).parent}:/usr/bin:/bin"}
         command = [go, "install", "-buildvcs=false", f"{MODULE}@{VERSION}"]
-        had = subprocess.run(command, env=asked, capture_output=True, text=True, check=False)
+        mine = os.environ | {"GOBIN": str(folder)}
+        had = subprocess.run(command, env=mine, capture_output=True, text=True, check=False)
         if had.returncode:
             pytest.skip(f"{MODULE} cannot be had: {had.stderr.strip()[-200:]}")
     return program
@@ -78,22 +77,9 @@ def environment(port: int) -> dict[str, str]:
 
 def _make_bucket(port: int) -> None:
     """Make it as soon as the store answers. Raises TimeoutError."""
-    until = time.monotonic() + WITHIN
-    while time.monotonic() < until:
-        asked = http.client.HTTPConnection("127.0.0.1", port)
-        try:
-            as_json = {"Content-Type": "application/json"}
-            asked.request("POST", "/storage/v1/b?project=test", json.dumps({"name": "bucket"}), as_json)
-            answer = asked.getresponse()
-            said = answer.read()
-            assert answer.status in (200, 409), said  # the second time it is there
-        except ConnectionError:
-            time.sleep(0.2)
-        else:
-            return
-        finally:
-            asked.close()
-    raise TimeoutError(f"fake-gcs-server did not answer within {WITHIN:.0f} s")
+    told = json.dumps({"name": "bucket"}), {"Content-Type": "application/json"}
+    status, said = first_answer(port, lambda asked: asked.request("POST", "/storage/v1/b?project=test", *told))
+    assert status in (200, 409), said  # the second time it is there
 
 
 class _InXml(ThreadingHTTPServer):
