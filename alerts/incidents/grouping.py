@@ -191,14 +191,13 @@ class Incidents:
     def _take_milder(self, event: FindingEvent, number: int, keys: list[Key]) -> None:
         """What was told of groups' committed offsets a moment before, and is milder than what begins an incident now,
         is a part of that: one fact, by its worst name."""
-        for key in keys:
-            other = self._by_key.get(key) if key[0] == OF_GROUPS else None
-            group = self._groups.get(other) if other is not None else None
-            if other is None or group is None or group.kind != "violation" or group.became is not None:
-                continue
-            goes_on = group.is_milder_than(event) and group.ended(event.counted, self._hold) is None
-            if goes_on and abs(event.at - group.last) <= AFTER:
-                self._fold(other, number, event)
+        other = next((self._by_key.get(key) for key in keys if key[0] == OF_GROUPS), None)
+        group = self._groups.get(other) if other is not None else None
+        if other is None or group is None or group.kind != "violation" or group.became is not None:
+            return
+        goes_on = group.is_milder_than(event) and group.ended(event.counted, self._hold) is None
+        if goes_on and abs(event.at - group.last) <= AFTER:
+            self._fold(other, number, event)
 
     def _said(self, event: FindingEvent) -> int | None:
         """The number of the incident that has said already what this finding says, and that it does not keep open: of a

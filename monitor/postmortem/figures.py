@@ -116,19 +116,19 @@ def _silences(rows: Iterable[tuple[Any, ...]]) -> Iterator[Happening]:
 
 def _out_of_sync(rows: Iterable[tuple[Any, ...]]) -> Iterator[Happening]:
     """Stretches of time in which some of a broker's replicas were not in sync: as where it was away for too short a
-    time to be called silent. Rows are (when, partition, replicas, those in sync), in the order of time."""
+    time to be called silent. One that a broker has no more lacks nothing. Rows are (when, partition, replicas, those in
+    sync), in the order of time."""
     lacking: dict[str, set[str]] = {}
     since: dict[str, tuple[datetime, set[str]]] = {}
     for at, partition, replicas, in_sync in rows:
-        for broker in filter(None, replicas.split(",")):
-            own = lacking.setdefault(broker, set())
-            if broker in in_sync.split(","):
-                own.discard(partition)
-                if not own and broker in since:
-                    yield _lack(broker, *since.pop(broker), at)
-            else:
-                own.add(partition)
-                since.setdefault(broker, (at, set()))[1].add(partition)
+        away = set(filter(None, replicas.split(","))).difference(in_sync.split(","))
+        for broker in away:
+            lacking.setdefault(broker, set()).add(partition)
+            since.setdefault(broker, (at, set()))[1].add(partition)
+        for broker in since.keys() - away:
+            lacking[broker].discard(partition)
+            if not lacking[broker]:
+                yield _lack(broker, *since.pop(broker), at)
     for broker, (begin, partitions) in since.items():
         yield _lack(broker, begin, partitions, None)
 
@@ -290,9 +290,9 @@ with told as (
         settings['in_sync'] as in_sync
     from operations where settings['in_sync'] is not null and settings['replicas_on'] is not null
 ),
-changes as (select *, lag(in_sync) over (partition by what order by time) as before from told)
+changes as (select *, lag(replicas || ' ' || in_sync) over (partition by what order by time) as before from told)
 select time, what, replicas, in_sync from changes
-where before is distinct from in_sync
+where before is distinct from replicas || ' ' || in_sync
 order by time, what
 """
 _LIVES: Final = """

@@ -31,11 +31,13 @@ def run(output: Path, asked: Stretch, config: Config, history: str | None) -> No
 
 
 def _require_writable(output: Path) -> None:
-    """Before the work, which takes minutes of a large log. Raises UserError."""
+    """Before the work, which takes minutes of a large log. What is there stays: it may be a device. Raises
+    UserError."""
     try:
+        fresh = not output.exists()
         with output.open("ab"):
             pass
-        if not output.stat().st_size:
+        if fresh:
             output.unlink()
     except OSError as error:
         raise UserError(f"{output}: {error.strerror or error}") from error

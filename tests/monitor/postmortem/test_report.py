@@ -22,6 +22,7 @@ from monitor.postmortem.figures import figures, happenings
 from monitor.postmortem.ready_queries import ready_query
 from monitor.postmortem.report import Gathered, gather, html, sentences, stretch
 from monitor.postmortem.report import charts as charts_of
+from monitor.postmortem.report_command import _require_writable
 from rules.vocabulary.slices import Run, Slice
 from streaming_jobs.tables.delta_tables import open_tables
 from tests.monitor.commands import offsetwatch
@@ -347,6 +348,32 @@ def test_a_broker_that_was_away_for_too_short_a_time_to_be_silent_was_out_of_syn
         (NOON + 22.75 * S, NOON + 46 * S, "broker 3 out of sync", f"{lacking} for 23 s"),
         (NOON + 50.75 * S, None, "broker 3 out of sync", f"{lacking} from here on"),
     ]
+
+
+@pytest.mark.parametrize("moved", [True, False])
+def test_a_replica_that_was_moved_away_lacks_nothing(tmp_path: Path, moved: bool) -> None:
+    """It was behind until then; the twin stays where it is, and behind."""
+    rows = [
+        row("offsets", OBSERVER, at, settings={"led_by": "1", "replicas_on": replicas, "in_sync": "1,2"})
+        for at, replicas in ((20, "1,2"), (22, "1,2,3"), (30, "1,2" if moved else "1,2,3"))
+    ]
+    write(tmp_path, *STARTS, *OPERATIONS[:6], *rows)
+    record(tmp_path)
+    with Database(sources(tmp_path)) as database:
+        told = [one.told for one in happenings(database) if "sync" in one.row]
+    lasted = "for 8 s" if moved else "from here on"
+    assert told == [f"the replicas of 1 partition on broker 3 were not in sync {lasted}"]
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_trying_whether_a_report_can_be_written_changes_nothing(tmp_path: Path, there: bool) -> None:
+    """An empty file that is there stays, as a device would; none is left behind where the work fails."""
+    output = tmp_path / "report.html"
+    if there:
+        output.touch()
+    before = output.stat().st_ino if there else 0
+    _require_writable(output)
+    assert output.exists() == there and (not there or output.stat().st_ino == before)
 
 
 def test_offsets_that_cannot_be_read_are_no_silence_of_a_broker(tmp_path: Path) -> None:
