@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 
+from monitor.config.config import from_environment
+from monitor.errors import UserError
 from monitor.incidents.overview import Checked
 from monitor.postmortem.database import Database
 from monitor.postmortem.figures import figures, happenings
@@ -23,6 +25,8 @@ from monitor.postmortem.ready_queries import ready_query
 from monitor.postmortem.report import Gathered, gather, html, sentences, stretch
 from monitor.postmortem.report import charts as charts_of
 from monitor.postmortem.report_command import _require_writable
+from monitor.postmortem.report_command import write as written
+from monitor.postmortem.stretch import Stretch
 from rules.vocabulary.slices import Run, Slice
 from streaming_jobs.tables.delta_tables import open_tables
 from tests.monitor.commands import offsetwatch
@@ -363,6 +367,14 @@ def test_a_replica_that_was_moved_away_lacks_nothing(tmp_path: Path, moved: bool
         told = [one.told for one in happenings(database) if "sync" in one.row]
     lasted = "for 8 s" if moved else "from here on"
     assert told == [f"the replicas of 1 partition on broker 3 were not in sync {lasted}"]
+
+
+def test_that_a_report_cannot_be_written_is_known_before_anything_is_read(tmp_path: Path) -> None:
+    """There is nothing to be read: that would be the other complaint."""
+    output = tmp_path / "none" / "report.html"
+    config = from_environment({"OFFSETWATCH_DATA": str(tmp_path / "nothing")})
+    with pytest.raises(UserError, match=f"{output}: No such file"):
+        written(output, Stretch(), config, None)
 
 
 @pytest.mark.parametrize("there", [True, False])
