@@ -408,6 +408,7 @@ class State:
     boot_names: list[str] = field(default_factory=list)
     bases: list[int] = field(default_factory=list)  # of each of them: log time less its monotonic clock, -1 for unknown
     begun: list[int] = field(default_factory=list)  # of each: the earliest that was done in it, by its monotonic clock
+    done: list[int] = field(default_factory=list)  # of each: the latest, likewise; -1 for unknown
     tops: list[tuple[int, int]] = field(default_factory=list)  # of each: one past the highest offset given here, when
     astray: list[tuple[int, int]] = field(default_factory=list)  # of each: how far its wall clock was ahead, until when
     set_back: list[tuple[int, int]] = field(default_factory=list)  # see `rules.settling.clocks`

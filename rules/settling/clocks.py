@@ -14,9 +14,9 @@ clocks drift, so what was measured earlier bounds it less. A listing sees record
 offset that a record was given came after that record was sent. That counts where records are appended ever higher: a
 log that was cut gives offsets again, and what was listed before tells nothing of a record that took one of them. So
 sends to an offset below one that the same boot was given before do not count, and a listing shows no more than those
-that its host listed later. Two bounds, one from each side, by which each clock would be behind the other are none: one
-of them is wrong, and nobody knows which. Where two boots exchanged nothing, a third that did with both bounds them. A
-bound that is not known concludes nothing.
+that its host listed later, which must be here as far as it can have listed before the record was sent. Two bounds, one
+from each side, by which each clock would be behind the other are none: one of them is wrong, and nobody knows which.
+Where two boots exchanged nothing, a third that did with both bounds them. A bound that is not known concludes nothing.
 
 State: one entry for each ordered pair of boots that exchanged records, and the newest `SIGHTINGS_KEPT` sends, polls and
 listings each, only where a partition knows more than one boot; `HELD_SIGHTINGS` where log time is held back, since what
@@ -44,6 +44,8 @@ HELD_SIGHTINGS: Final = 1 << 14
 DRIFT: Final = 2_000
 """Of so many seconds two clocks drift apart by less than one, also while one of them is brought right little by little.
 Where log time is held back, what was measured in the end counts for what was done as much earlier."""
+UNHEARD: Final = 30 * SECOND
+"""So long log time waits for a host."""
 ASTRAY_FOR: Final = 40 * SECOND
 """For so long after a wall clock was ahead, marks may tell of times by what it said then."""
 ALWAYS: Final = 2**60
@@ -92,6 +94,7 @@ def set_times(state: State, columns: Columns) -> None:
         own = invoked[(domain == code) & (invoked >= 0)]
         if boot >= 0 and len(own):
             state.begun[boot] = min(state.begun[boot], int(own.min()) // 1000)
+            state.done[boot] = max(state.done[boot], int(completed[domain == code].max()) // 1000)
     bases = np.array([*state.bases, -1], np.int64)[columns.boot]
     told = (bases >= 0) & (invoked >= 0) & (completed >= invoked)
     if told.any():
@@ -155,6 +158,7 @@ def _number(state: State, name: str) -> int:
         state.boot_names.append(name)
         state.bases.append(-1)
         state.begun.append(UNKNOWN)
+        state.done.append(-1)
         state.tops.append((0, -1))
         state.astray.append((0, -1))
         state.set_back.append((0, -1))
@@ -165,6 +169,12 @@ def first_done(state: State, boot: int) -> int:
     """The log time of the first that is known to have been done in a boot; `UNKNOWN` where nobody knows."""
     base, begun = state.bases[boot], state.begun[boot]
     return base + begun if base >= 0 and begun < UNKNOWN else UNKNOWN
+
+
+def _last_done(state: State, boot: int) -> int:
+    """The log time of the last that is known to have been done in a boot; -1 where nobody knows."""
+    base, done = state.bases[boot], state.done[boot]
+    return base + done if base >= 0 and done >= 0 else -1
 
 
 def _learn_bases(state: State, columns: Columns, mono: Ints) -> None:
@@ -326,10 +336,8 @@ def _meet_listings(state: State, sends: Sightings, listings: Sightings, *, all_k
             if sender in boots_after(state, reader):
                 continue  # nothing was sent before it had been over
             mine = indices(listed.boot == reader)
-            if state.held and not all_known:  # a lower end, listed before the record was sent, may be still to come
-                apart = ahead(state, reader, sender)
-                told = int(listings.at[listings.boot == reader].max()) - state.held if apart < UNKNOWN else -UNKNOWN
-                mine = mine[own.at[last[mine]] + max(apart, 0) <= told]
+            if not all_known:
+                mine = mine[_none_to_come(state, listings, reader, sender, listed.at[mine], own.at[last[mine]])]
             if not len(mine):
                 continue
             mine = mine[gap[mine] >= _least(state, sender, reader)]
@@ -337,12 +345,24 @@ def _meet_listings(state: State, sends: Sightings, listings: Sightings, *, all_k
                 _bound(state, sender, reader, int(listed.at[i]), int(own.at[last[i]]))
 
 
+def _none_to_come(state: State, listings: Sightings, reader: int, sender: int, listed: Ints, sent: Ints) -> Bools:
+    """Which of these pairs no lower end contradicts any more: one that `reader` listed before the record was sent may
+    be still to come, as long as not all is here that it listed until then. Where nobody knows when that was by its
+    clock, it is waited for as long as log time waits for a host."""
+    apart = ahead(state, reader, sender)
+    if apart == UNKNOWN and state.held:
+        return np.zeros(len(sent), bool)
+    here = [process.marked for process in state.processes.values() if process.boot == reader and not process.complete]
+    told = min(here) if here and not state.held else int(listings.at[listings.boot == reader].max()) - state.held
+    return listed + UNHEARD <= told if apart == UNKNOWN else sent + max(apart, 0) <= told
+
+
 def _least(state: State, sender: int, reader: int) -> int:
     """By how much the clock of `reader` is ahead of that of `sender`, at least, as the boots before that one tell: it
-    began after they had been given records, by clocks that are compared with that of `reader`."""
+    began after all that was done in them, by clocks that are compared with that of `reader`."""
     least = -UNKNOWN
     for earlier in boots_before(state, sender):
-        _, at = state.tops[earlier]
+        at = _last_done(state, earlier)
         bound, begun = ahead(state, earlier, reader), first_done(state, sender)
         if at >= 0 and bound < UNKNOWN and begun < UNKNOWN:
             least = max(least, at - bound - begun - SECOND)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from rules.arrays.columns import Columns, all_marks, from_table, journals_read
-from rules.kept.state import Hole, Sightings, State
+from rules.kept.state import Hole, Process, Sightings, State
 from rules.settling.clocks import DRIFT, UNKNOWN, ahead, measure, set_times, settle
 from rules.settling.completeness import horizon, new_rows, note_lives
 from rules.step import HELD
@@ -158,9 +158,10 @@ def test_a_send_that_came_with_an_earlier_step_is_met() -> None:
     assert ahead(state, state.boot_names.index("b"), state.boot_names.index("a")) == 15_006_000
 
 
-def listed(state: State, *ends: tuple[int, float]) -> None:
-    """b lists these log ends, at these times of its own clock."""
-    h = History()
+def listed(state: State, *ends: tuple[int, float], through: float = 1e6) -> None:
+    """b lists these log ends, at these times of its own clock; all is here that it did `through` then."""
+    b, h = state.boot_names.index("b"), History()
+    state.processes[number("observer")] = Process(boot=b, marked=micros(START) + round(through * SECOND))
     for end, at in ends:
         h.row("observer", "offsets", log_start=0, log_end=end, last_stable=end, **timed("b", at, at - 100))
     taken(state, h)
@@ -298,6 +299,30 @@ def test_a_listing_shows_no_more_than_those_that_its_host_listed_later() -> None
     assert between(state) == (15_501_000, UNKNOWN)
 
 
+def test_a_lower_end_may_be_still_to_come_from_a_host_that_is_late() -> None:
+    """b saw an end of 20, and another one. The log was cut to 5, and a, whose clock nobody can compare, was given 5: a
+    comes first."""
+    state = sent_by_a()
+    later_by_a(state, (5, 3, 160))
+    listed(state, (20, 116), (20, 117), through=145.9)
+    assert between(state) == (UNKNOWN, UNKNOWN)
+    listed(state, (5, 118), (9, 176), (12, 177), through=206)
+    assert between(state) == (16_001_000, UNKNOWN)
+
+
+@pytest.mark.parametrize("cut", [True, False])
+def test_and_from_one_whose_clock_is_compared_until_all_is_here_that_it_did_before_the_record_was_sent(
+    cut: bool,
+) -> None:
+    """By the clock of b, which is 15.006 s ahead of that of a at most, a sent at 175.006 or before."""
+    state = exchange(back=False)
+    later_by_a(state, (20, 3, 160))
+    listed(state, (40, 170), (40, 172), through=175)
+    assert between(state) == (15_006_000, UNKNOWN)
+    listed(state, *[(20, 173)] * cut, (41, 174.5), (41, 174.8), (41, 176), through=175.1)
+    assert between(state)[0] == about(14_501_000 if cut else 10_001_000, within=40_000)
+
+
 def test_while_log_time_is_held_back_a_lower_end_may_be_still_to_come() -> None:
     """What a sent comes before what b had listed long before that, and before what it listed as the log was cut."""
     state = sent_by_a()
@@ -431,9 +456,8 @@ def test_what_was_seen_may_be_here_before_what_was_sent() -> None:
     h.row("committer", "mark", **timed("a", 90, 90))
     h.row("other", "mark", **timed("b", 105, 5))
     h.poll("r", [("w", 0, 10, 0)], **timed("b", 115.005, 15.005))
-    for at in (116.002, 117.002):
-        h.row("observer", "offsets", log_start=0, log_end=20, last_stable=20, **timed("b", at, at - 100))
     taken(state, h)
+    listed(state, (20, 116.002), (20, 117.002))
     h.rows = []
     h.send("w", 0, 10, at=0, **timed("a", 100, 100))
     taken(state, h)
