@@ -139,7 +139,14 @@ def rendered(settings: Mapping[str, str]) -> str:
     for key, value in settings.items():
         if "\n" in f"{key}{value}":
             raise ValueError(f"the broker setting {key!r} holds a line break")
-    return "".join(f"{key}={value}\n".replace("\\", "\\\\") for key, value in settings.items())
+    text = "".join(f"{key}={value}\n".replace("\\", "\\\\") for key, value in settings.items())
+    return "".join(letter if letter.isascii() else _as_numbers(letter) for letter in text)
+
+
+def _as_numbers(letter: str) -> str:
+    """Any letter as files of properties have it, which are Latin-1 to Java."""
+    units = letter.encode("utf-16-be")
+    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
 
 
 def _listeners(ports: Mapping[str, int]) -> str:

@@ -1,7 +1,8 @@
 """The `offsetwatch` command: arguments in, exit code out. What a command does stands in the module it calls.
 
 Exit codes: 0 done, 1 something bad was found (violations, a sick environment), 2 could not do it (bad input, bad
-configuration, nothing there), 130 interrupted twice. Errors of ours are one line on stderr; `--debug` shows the rest.
+configuration, nothing there), 130 interrupted twice, 141 whoever read the output has gone. Errors of ours are one line
+on stderr; `--debug` shows the rest.
 
 Modules are imported by the command that needs them, so that a help text and `check` start at once. A command has one
 parameter for each of its options, however many they are: that is how typer takes them, here and in the `cli` modules of
@@ -22,7 +23,7 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TextIO
 
 import typer
 from typer.exceptions import TyperException
@@ -112,7 +113,9 @@ def demo(
 ) -> None:
     """Watch a real local cluster, and see a real violation being caught. Needs nothing but this machine."""
     from monitor.demo.demo import run
+    from monitor.process.open_files import require_enough
 
+    require_enough()
     raise typer.Exit(run(seconds=seconds, keep=keep, brokers=brokers, story=story, debug=CommandLine.debug))
 
 
@@ -162,11 +165,13 @@ def monitor(
 
     SIGTERM or Ctrl-C stops it in order."""
     from monitor.incidents.room import naming_a_full_disk
+    from monitor.process.open_files import require_enough
     from monitor.process.program_log import configure, say
     from monitor.process.signals import STOPPED_WITHIN, stop_on_signal
     from monitor.process.watch import Watch, run
 
     loaded = loaded_by(config, data, log_format)
+    require_enough()
     as_json = loaded.alerts.log_format == "json"
     configure(debug=CommandLine.debug, file=loaded.data / "logs" / "monitor.log", as_json=as_json)
     fleet = None
@@ -191,11 +196,13 @@ def probe_run(
 
     stay_small()  # before what it concerns is imported
     from monitor.config.names import only
+    from monitor.process.open_files import require_enough
     from monitor.process.probing import open_probes, run
     from monitor.process.program_log import configure, say
     from monitor.process.signals import STOPPED_WITHIN, stop_on_signal
 
     loaded = loaded_by(config, data, log_format)
+    require_enough()
     as_json = loaded.alerts.log_format == "json"
     of = f"-{only(loaded, cluster).name}" if cluster is not None else ""
     configure(debug=CommandLine.debug, file=loaded.data / "logs" / f"probes{of}.log", as_json=as_json)
@@ -430,10 +437,15 @@ def kafka_up(
 
 
 INTERRUPTED: Final = 130
+NOBODY_READS: Final = 141
+"""As of a program that SIGPIPE ended."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command. Exits with its code."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # it was closed: what would be said goes nowhere
+            setattr(sys, name, _nowhere())
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that knows no lines and dots gets the rest of it
@@ -442,16 +454,25 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options: dict[str, Any] = {} if arguments is None else {"args": list(arguments)}
     try:
         code = app(prog_name="offsetwatch", standalone_mode=False, **options)
+        sys.stdout.flush()
         _leave(code if isinstance(code, int) else 0, arguments)
     except TyperException as error:
         _refuse(error, arguments)
     except (KeyboardInterrupt, typer.Abort):
         _leave(INTERRUPTED, arguments)
+    except SystemExit as ended:
+        # Libraries end so where a pipe is closed: with 1, which is to say here that something bad was found.
+        if not isinstance(ended.__context__, BrokenPipeError):
+            raise
+        _leave(NOBODY_READS, arguments)
     except Exception as error:
         from monitor.screen import harmless
 
+        if isinstance(error, OSError) and error.filename is None and _cannot_be_written(sys.stdout):
+            _say(f"standard output cannot be written: {error.strerror}")
+            _leave(USAGE_OR_ENVIRONMENT, arguments)
         if isinstance(error, PermissionError) and error.filename is not None and not CommandLine.debug:
-            print(f"offsetwatch: {harmless(str(error.filename))}: {error.strerror}", file=sys.stderr)
+            _say(f"{harmless(str(error.filename))}: {error.strerror}")
             _leave(USAGE_OR_ENVIRONMENT, arguments)
         if CommandLine.debug or not isinstance(error, known_errors()):
             if arguments is not None:
@@ -459,8 +480,28 @@ def main(arguments: Sequence[str] | None = None) -> None:
             sys.excepthook(type(error), error, error.__traceback__)
             _leave(1, arguments)
         for complaint in getattr(error, "complaints", None) or [str(error)]:
-            print(f"offsetwatch: {harmless(' '.join(complaint.split()))}", file=sys.stderr)
+            _say(harmless(" ".join(complaint.split())))
         _leave(USAGE_OR_ENVIRONMENT, arguments)
+
+
+def _nowhere() -> TextIO:
+    return Path(os.devnull).open("w", encoding="utf-8")
+
+
+def _say(line: str) -> None:
+    """One line on stderr; where that cannot be written, the exit code says it alone."""
+    with suppress(OSError):
+        print(f"offsetwatch: {line}", file=sys.stderr)
+
+
+def _cannot_be_written(stream: TextIO) -> bool:
+    """Whether what is said there gets lost, which is tried. It is given up then: the interpreter would try again."""
+    try:
+        print(file=stream, flush=True)
+    except (OSError, ValueError):
+        sys.stdout = _nowhere()
+        return True
+    return False
 
 
 def _leave(code: int, arguments: Sequence[str] | None) -> None:
@@ -493,7 +534,7 @@ def _refuse(error: TyperException, arguments: Sequence[str] | None) -> None:
         context = getattr(error, "ctx", None)
         of = f" ({context.command_path} --help)" if context is not None else ""
         said = " ".join(error.format_message().split()).removesuffix(".").replace("Value error, ", "")
-        print(f"offsetwatch: {said}{of}", file=sys.stderr)
+        _say(f"{said}{of}")
     _leave(USAGE_OR_ENVIRONMENT, arguments)
 
 

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, PlainValidat
 from pydantic_core import PydanticCustomError
 
 from rules.vocabulary.objectives import SECOND, Objectives
-from streaming_jobs.location import HADOOPS, TableLocation, TableUrl, table_location
+from streaming_jobs.location import HADOOPS, TableLocation, TableUrl, nameable, table_location
 from streaming_jobs.spark_conf import ELSEWHERE, NEEDED
 
 Seconds = Annotated[float, Field(gt=0, le=30 * 86_400)]
@@ -22,12 +22,15 @@ NOT_SHOWN: Final = "table_url"
 
 
 def _located(given: Any) -> TableLocation | None:
-    if given is None or isinstance(given, Path | TableUrl):
+    if given is None or isinstance(given, TableUrl):
         return given
+    if isinstance(given, Path):
+        return nameable(given)
     if not isinstance(given, str):
         raise ValueError("must be a folder, or a URL of an object store")
     try:
-        return table_location(given)
+        location = table_location(given)
+        return nameable(location) if isinstance(location, Path) else location
     except ValueError as error:
         raise PydanticCustomError(NOT_SHOWN, "{why}", {"why": str(error)}) from None
 

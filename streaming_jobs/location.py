@@ -44,6 +44,14 @@ HADOOPS: Final = ("s3a", "abfs", "abfss", "gs")
 """The schemes that Hadoop's file systems have too."""
 
 
+def nameable(folder: Path) -> Path:
+    """The same folder. Raises ValueError where no table in it can be opened: Delta's library takes a % in its path for
+    the beginning of a letter's number, and looks elsewhere."""
+    if "%" in str(folder.absolute()):
+        raise ValueError(f"no table can be opened below a folder with a % in its path, {folder.absolute()}")
+    return folder
+
+
 class TableUrl:
     """A place in an object store. Raises ValueError where the text is no URL of a store that is known."""
 

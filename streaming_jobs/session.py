@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import shlex
 import shutil
 import signal
 import sys
@@ -29,18 +30,20 @@ from pyspark.sql import SparkSession
 
 from streaming_jobs.errors import SessionError, last_line, said
 from streaming_jobs.shipping import archive
-from streaming_jobs.spark_conf import WORKERS_PYTHON, SessionSettings, java_options, launch_conf, spark_conf
+from streaming_jobs.spark_conf import LOGS, WORKERS_PYTHON, SessionSettings, java_options, launch_conf, spark_conf
 
 __all__ = ["STATE_SERVER", "Planners", "SessionSettings", "is_given", "kill", "planners", "start"]
 
-_LOG4J: Final = """\
+STATE_SERVER: Final = "org.apache.spark.sql.execution.python.streaming.TransformWithStateInPySparkStateServer"
+"""It warns of each key that is asked for and is not there, which is how new chunks begin: three megabytes an hour."""
+_LOG4J: Final = f"""\
 status = off
 rootLogger.level = warn
 rootLogger.appenderRef.file.ref = file
 appender.file.type = RollingFile
 appender.file.name = file
-appender.file.fileName = {log}
-appender.file.filePattern = {log}.%i
+appender.file.fileName = ${{sys:{LOGS}}}/spark.log
+appender.file.filePattern = ${{sys:{LOGS}}}/spark.log.%i
 appender.file.layout.type = PatternLayout
 appender.file.layout.pattern = %d{{yyyy-MM-dd'T'HH:mm:ss.SSS}} %p %c{{1}}: %m%n%xEx{{40}}
 appender.file.policies.type = Policies
@@ -48,15 +51,14 @@ appender.file.policies.size.type = SizeBasedTriggeringPolicy
 appender.file.policies.size.size = 16MB
 appender.file.strategy.type = DefaultRolloverStrategy
 appender.file.strategy.max = 3
-logger.state.name = {state_server}
+logger.state.name = {STATE_SERVER}
 logger.state.level = warn
 logger.state.filter.absent.type = RegexFilter
 logger.state.filter.absent.regex = .*doesn't contain (key|a value).*
 logger.state.filter.absent.onMatch = DENY
 logger.state.filter.absent.onMismatch = NEUTRAL
 """
-STATE_SERVER: Final = "org.apache.spark.sql.execution.python.streaming.TransformWithStateInPySparkStateServer"
-"""It warns of each key that is asked for and is not there, which is how new chunks begin: three megabytes an hour."""
+
 
 log = logging.getLogger(__name__)
 
@@ -191,7 +193,7 @@ def _prepare(settings: SessionSettings) -> None:
     """The files and the environment that a JVM begins with."""
     logs = settings.logs.absolute()
     logs.mkdir(parents=True, exist_ok=True)
-    (logs / "log4j2.properties").write_text(_LOG4J.format(log=logs / "spark.log", state_server=STATE_SERVER))
+    (logs / "log4j2.properties").write_text(_LOG4J, encoding="ascii")
     if settings.scratch is not None:
         settings.scratch.mkdir(parents=True, exist_ok=True)
         _clear(settings.scratch)
@@ -209,9 +211,9 @@ def _prepare(settings: SessionSettings) -> None:
         os.environ["PYSPARK_PYTHON"] = sys.executable  # PySpark reads no setting here
     else:
         # So a site's own settings of the driver's JVM come after these, and win.
-        before = os.environ.get("SPARK_SUBMIT_OPTS", "").split()
-        own = [option for option in java_options(settings) if option not in before]
-        os.environ["SPARK_SUBMIT_OPTS"] = " ".join([*own, *before])
+        before = os.environ.get("SPARK_SUBMIT_OPTS", "")
+        own = [option for option in map(shlex.quote, java_options(settings)) if f" {option} " not in f" {before} "]
+        os.environ["SPARK_SUBMIT_OPTS"] = " ".join([*own, before]).strip()
         os.environ.setdefault("SPARK_DRIVER_MEMORY", settings.driver_memory)
 
 

@@ -7,6 +7,7 @@ A Spark in this process alone (`local`) has no site: there our settings fit smal
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +20,8 @@ _EXTENSIONS: Final = "spark.sql.extensions"
 JARS: Final = "spark.jars"
 PACKAGES: Final = "spark.jars.packages"
 WORKERS_PYTHON: Final = "spark.pyspark.python"
+LOGS: Final = "offsetwatch.logs"
+"""The property of the JVM that tells the folder of its logs."""
 _MAINTENANCE: Final = "spark.sql.streaming.stateStore.maintenanceInterval"
 
 NEEDED: Final = {
@@ -154,7 +157,8 @@ def store_conf(environment: Mapping[str, str]) -> dict[str, str]:
 def java_options(settings: SessionSettings) -> list[str]:
     """How the driver's JVM is started."""
     options = [
-        f"-Dlog4j2.configurationFile=file:{settings.logs.absolute() / 'log4j2.properties'}",
+        f"-D{LOGS}={settings.logs.absolute()}",
+        f"-Dlog4j2.configurationFile={(settings.logs.absolute() / 'log4j2.properties').as_uri()}",
         "-Xss16m",  # stopping a query serialises a deep plan; 1 MiB overflows
         "-Duser.timezone=UTC",
     ]
@@ -190,7 +194,7 @@ def spark_conf(settings: SessionSettings, site: Mapping[str, str] | None = None)
         ours |= {
             "spark.master": settings.master if settings.master != "local" else f"local[{settings.cores}]",
             "spark.driver.memory": settings.driver_memory,
-            "spark.driver.extraJavaOptions": " ".join(java_options(settings)),
+            "spark.driver.extraJavaOptions": shlex.join(java_options(settings)),
             "spark.ui.enabled": str(settings.ui).lower(),
         }
         if settings.beside:

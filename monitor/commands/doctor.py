@@ -25,6 +25,7 @@ from alerts.paging import unreadable
 from monitor.config.config import Config
 from monitor.errors import ConfigError
 from monitor.process.machine import available_memory
+from monitor.process.open_files import NEEDED, allowed
 from monitor.process.reach import Reached, connection, evidence_topic, reach
 from monitor.process.versions import versions
 from probes.config import TopicsConfig
@@ -78,6 +79,7 @@ def _machine() -> Iterator[Answer]:
     yield from software(versions(), sys.version_info[:2])
     yield java()
     yield jars()
+    yield open_files()
 
 
 def examine(config: Config) -> Iterator[Answer]:
@@ -236,6 +238,13 @@ def folder(data: Path) -> Answer:
     room = f"{data}, {free:.1f} GB free"
     state: State = "ok" if free >= _DISK_GB else "warning" if free >= _NO_DISK_GB else "bad"
     return Answer("data folder", state, room if state == "ok" else f"{room}: {_DISK_GB:g} GB or more are needed")
+
+
+def open_files() -> Answer:
+    most = allowed()
+    if most >= NEEDED:
+        return Answer("open files", "ok", f"{most} may be open at once")
+    return Answer("open files", "bad", f"{most} may be open at once, {NEEDED} are needed at least: raise ulimit -n")
 
 
 def memory() -> Answer:

@@ -172,6 +172,12 @@ def _all_text(values: Iterable[Any]) -> bool:
     return all(isinstance(value, str) for value in values)
 
 
+def is_text(value: str) -> bool:
+    """Whether a value from the environment or the command line is text: bytes that are none stand in it as lone
+    surrogates."""
+    return not any("\ud800" <= letter <= "\udfff" for letter in value)
+
+
 def reveal(key: str, value: FromEnvironment | FromFile | SecretStr, environment: Mapping[str, str]) -> str:
     """The secret, as it is now. Raises ConfigError, which names the key and never the value."""
     if isinstance(value, SecretStr):
@@ -179,6 +185,8 @@ def reveal(key: str, value: FromEnvironment | FromFile | SecretStr, environment:
     if isinstance(value, FromEnvironment):
         if value.env not in environment:
             raise ConfigError(f"{key}: the environment variable {value.env} is not set")
+        if not is_text(environment[value.env]):
+            raise ConfigError(f"{key}: the environment variable {value.env} cannot be read: it is not text")
         return environment[value.env]
     try:
         return value.file.read_text(encoding="utf-8").removesuffix("\n")

@@ -42,7 +42,7 @@ from monitor.config.overrides import Override, fields_of, overrides, secret_at
 from monitor.errors import ConfigError
 from probes.config import ProbesConfig
 from streaming_jobs.config import NOT_SHOWN, JobConfig
-from streaming_jobs.location import NOT_LOCAL, looks_like_url
+from streaming_jobs.location import NOT_LOCAL, looks_like_url, nameable
 
 DEFAULT_FILE: Final = "offsetwatch.toml"
 FILE_VARIABLE: Final = "OFFSETWATCH_CONFIG"
@@ -269,8 +269,7 @@ def from_environment(environment: Mapping[str, str]) -> Config:
 
 def _checked(path: Path | None, environment: Mapping[str, str], options: Mapping[str, str]) -> Config:
     values = _read(path) if path is not None else {}
-    changed, complaints = overrides(Config, environment, values)
-    changed = [one._replace(variable=options.get(one.variable, one.variable)) for one in changed]
+    changed, complaints = overrides(Config, environment, values, options)
     for override in changed:
         _put(values, override)
     complaints += _one_or_several(values, path, changed)
@@ -293,6 +292,10 @@ def _checked(path: Path | None, environment: Mapping[str, str], options: Mapping
     if complaints:
         raise ConfigError(*dict.fromkeys(complaints))
     config._file, config._variables = path, {o.path: o.variable for o in changed}
+    try:
+        nameable(config.data)
+    except ValueError as error:
+        raise ConfigError(f"{config.named('data')}: {error}") from None
     for name, cluster in config.clusters.items():
         cluster.known_as(name)
     return config
@@ -391,7 +394,9 @@ def _explain(first: ErrorDetails, path: Path | None, changed: list[Override]) ->
     message = first["msg"].removeprefix("Value error, ")
     message = message[:1].lower() + message[1:]
     given = first.get("input")
-    hidden = secret or first["type"] in (NOT_SHOWN, UNFIT_URL) or (where[:1] == ("alerts",) and "urls" in where)
+    hidden = (
+        secret or not where or first["type"] in (NOT_SHOWN, UNFIT_URL) or (where[:1] == ("alerts",) and "urls" in where)
+    )
     shown = f", not {given!r}" if isinstance(given, str | int | float | bool) and not hidden else ""
     return f"{named}: {message}{shown}"
 

@@ -9,6 +9,7 @@ with underscores for dots and hyphens: `OFFSETWATCH_CLUSTERS__ORDERS_EU__BOOTSTR
 from __future__ import annotations
 
 import json
+import sys
 import tomllib
 import types
 from collections.abc import Iterator, Mapping
@@ -18,7 +19,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
 from alerts.config import Secret
-from monitor.config.cluster import alike
+from monitor.config.cluster import alike, is_text
 from monitor.errors import ConfigError
 
 PREFIX: Final = "OFFSETWATCH_"
@@ -33,18 +34,22 @@ class Override(NamedTuple):
 
 
 def overrides(
-    root: type[BaseModel], environment: Mapping[str, str], file: Mapping[str, Any]
+    root: type[BaseModel], environment: Mapping[str, str], file: Mapping[str, Any], options: Mapping[str, str]
 ) -> tuple[list[Override], list[str]]:
     """What the environment changes of what the `file` says, by variable name; and a complaint about each variable that
-    names no key, unless the file says that a secret is in it, as in `{ env = "OFFSETWATCH_HOOK" }`."""
+    holds no text or names no key, unless the file says that a secret is in it, as in `{ env = "OFFSETWATCH_HOOK" }`.
+    `options`: the names of the options that gave these variables, which they are called by."""
     found: list[Override] = []
     complaints: list[str] = []
     others = NOT_CONFIGURATION | set(_of_secrets(file))
     for variable in sorted(environment):
         if variable.startswith(PREFIX) and variable not in others:
-            path = tuple(variable.removeprefix(PREFIX).lower().split("__"))
+            path, name = tuple(variable.removeprefix(PREFIX).lower().split("__")), options.get(variable, variable)
+            if not is_text(environment[variable]):
+                complaints.append(f"{name}: holds bytes that are no {sys.getfilesystemencoding()} text")
+                continue
             try:
-                found.append(_override(root, variable, path, environment[variable], file))
+                found.append(_override(root, name, path, environment[variable], file))
             except ConfigError as error:
                 complaints += error.complaints
     return found, complaints

@@ -5,6 +5,7 @@ What is compressed is known by its first bytes, not by its name. Nothing is read
 
 from __future__ import annotations
 
+import errno
 import gzip
 import io
 import sys
@@ -70,6 +71,8 @@ def beginning(stream: io.BufferedIOBase | BinaryIO, size: int) -> tuple[bytes, C
 def opened(path: Path) -> Iterator[Counted]:
     """The bytes of a history. Raises `OSError` where it cannot be opened; reading them raises `OSError`, `EOFError` or
     `zlib.error` where what is compressed is broken."""
+    if path == STANDARD_INPUT and sys.stdin is None:
+        raise OSError(errno.EBADF, "standard input is closed")
     if path == STANDARD_INPUT:
         yield _decompressed(sys.stdin.buffer)
         return

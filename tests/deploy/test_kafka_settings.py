@@ -55,6 +55,7 @@ def test_overrides_go_first_and_may_be_plain_values() -> None:
 
 def test_a_setting_cannot_smuggle_in_another() -> None:
     assert rendered({"log.dirs": "C:\\data"}) == "log.dirs=C:\\\\data\n"
+    assert rendered({"log.dirs": "/ä €/𝄞'"}) == "log.dirs=/\\u00e4 \\u20ac/\\ud834\\udd1e'\n", "Java reads Latin-1"
     with pytest.raises(ValueError, match=r"'log\.dirs' holds a line break"):
         rendered({"log.dirs": "/data\nnode.id=2"})
 

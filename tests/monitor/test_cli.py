@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -162,15 +164,65 @@ def test_help_does_not_load_what_only_commands_need() -> None:
     assert done.stdout.strip() == "set()"
 
 
-def test_a_reader_that_goes_away_is_no_error(folder: Path) -> None:
+@pytest.mark.parametrize("said", ["--version", "--help"])
+def test_a_reader_that_goes_away_is_no_error(folder: Path, said: str) -> None:
     piped = subprocess.Popen(
-        [*COMMAND, "--version"], cwd=folder, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [*COMMAND, said], cwd=folder, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
     assert piped.stdout is not None and piped.stderr is not None
     piped.stdout.close()
     piped.wait(timeout=300)
-    assert b"Traceback" not in piped.stderr.read()
+    assert (piped.stderr.read(), piped.returncode) == (b"", 141)
     piped.stderr.close()
+
+
+UNWRITABLE = b"offsetwatch: standard output cannot be written: No space left on device\n"
+OUTPUTS = [
+    ("--version", ">/dev/full", 2, UNWRITABLE),
+    ("--help", ">/dev/full", 2, UNWRITABLE),
+    ("--version", ">&-", 0, b""),
+    ("findings --data nowhere", ">&-", 2, b"offsetwatch: there are no tables in nowhere/tables: give the"),
+    ("findings --data nowhere", "2>/dev/full", 2, b""),
+    ("findings --data nowhere", "2>&-", 2, b""),
+    ("check -", "<&-", 2, b"offsetwatch: standard input: cannot be read: standard input is closed\n"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "where", "code", "said"), OUTPUTS, ids=[" ".join(one[:2]) for one in OUTPUTS])
+def test_output_that_cannot_be_written_is_one_line(
+    folder: Path, arguments: str, where: str, code: int, said: bytes
+) -> None:
+    command = f"{shlex.join(COMMAND)} {arguments} {where}"
+    done = subprocess.run(["sh", "-c", command], cwd=folder, env=environment(), capture_output=True, check=False)
+    assert done.returncode == code
+    assert done.stderr.startswith(said) and done.stderr.count(b"\n") == bool(said)
+
+
+@pytest.mark.parametrize("command", ["monitor --probes", "monitor", "probe run", "demo"])
+def test_too_few_open_files_are_one_line(folder: Path, command: str) -> None:
+    done = subprocess.run(
+        ["sh", "-c", f"ulimit -n 300; {shlex.join(COMMAND)} {command}"],
+        cwd=folder,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    said = "300 files may be open here, and 512 are needed at least: raise the limit (ulimit -n)"
+    assert (done.returncode, done.stderr) == (2, f"offsetwatch: {said}\n")
+
+
+def test_as_many_files_may_be_open_as_the_machine_lets_us(folder: Path) -> None:
+    asked = "import monitor.process.open_files as them; them.require_enough(); print(them.allowed() > 300)"
+    done = subprocess.run(
+        ["sh", "-c", f"ulimit -Sn 300; {shlex.join([sys.executable, '-c', asked])}"],
+        cwd=folder,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.stdout, done.stderr) == ("True\n", "")
 
 
 def test_a_refusal_waits_for_no_thread_of_a_library(tmp_path: Path) -> None:

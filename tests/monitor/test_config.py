@@ -323,3 +323,44 @@ def test_wrong_settings_of_a_store_are_named_and_not_shown(tmp_path: Path, text:
     with pytest.raises(ConfigError) as refused:
         load(file, {})
     assert str(refused.value) == f"{file}: {complaint}".replace("{{", "{").replace("}}", "}")
+
+
+def test_bytes_that_are_no_text_are_named_by_their_source_and_nothing_else_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = written(tmp_path, f"[cluster.security]\n'sasl.password' = '{SECRET}'\n")
+    environment = {
+        "OFFSETWATCH_CLUSTER__BOOTSTRAP": "host\udce4:9092",
+        "OFFSETWATCH_CLUSTER__SECURITY__SASL_PASSWORD": f"{SECRET}\udce4",
+        "OFFSETWATCH_PROBES__RUN": "läuft",
+    }
+    with pytest.raises(ConfigError) as refused:
+        load(file, environment)
+    assert refused.value.complaints == tuple(
+        f"{name}: holds bytes that are no utf-8 text" for name in [*environment][:2]
+    )
+    for name in environment:
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(ConfigError, match=r"^--data: holds bytes that are no utf-8 text$"):
+        loaded_by(file, Path("bad\udcff"))
+
+
+def test_a_secret_that_is_no_text_is_named_by_its_variable(tmp_path: Path) -> None:
+    file = written(tmp_path, "[cluster.security]\n'sasl.password' = { env = 'LOGIN' }\n")
+    told = load(file, {"LOGIN": "p\udce4ss"}).cluster
+    with pytest.raises(
+        ConfigError, match=r"^cluster\.security\.sasl\.password: the environment variable LOGIN cannot be"
+    ):
+        told.secrets({"LOGIN": "p\udce4ss"})
+
+
+@pytest.mark.parametrize("key", ["data", "job.tables", "job.history", "job.checkpoint"])
+def test_no_table_is_put_where_it_cannot_be_opened(key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    *table, name = key.split(".")
+    file = written(tmp_path, "".join(f"[{one}]\n" for one in table) + f"{name} = 'a%20b'\n")
+    with pytest.raises(ConfigError, match=rf"^\S+my\.toml: {key}: no table can be opened below a folder with a % in"):
+        load(file, {})
+    (tmp_path / "100%").mkdir()
+    monkeypatch.chdir(tmp_path / "100%")
+    with pytest.raises(ConfigError, match=r"no table can be opened below a folder with a % in its path, /\S+/100%/"):
+        load(environment={})

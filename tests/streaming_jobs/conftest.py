@@ -21,7 +21,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     from deploy.jars import spark_jars
     from deploy.java import java
 
-    root = tmp_path_factory.mktemp("spark")
+    root = tmp_path_factory.mktemp("spark") / "it's, of ours ä"  # a folder may have any name
     # Spark's Python workers import the tests' own checks, from wherever the session's folder is.
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(CHECKOUT), os.environ.get("PYTHONPATH")]))
     session = start(
