@@ -7,6 +7,8 @@ more in one poll it lists, in the order of the poll,
 
 - one wherever the poll goes from our records to others, and its last record: they tell where the poll began and ended,
   and that a step between two of our runs went over something else;
+- the first of each run, of `RUNS_TOLD` of them: one of those may be of this log, which the reader does not know where
+  the folder of its journals was lost or put back, and then nothing follows from what it went over;
 - those first that bear the id of a run of ours: what was relocated, or what was changed on its way;
 - then others, as they came.
 
@@ -15,17 +17,19 @@ All of them are counted (`Counters.irregular`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
 
-from probes.records.tag import HEAD_BYTES, MAGIC, Numbers
+from probes.records.tag import HEAD_BYTES, MAGIC, RUN_LENGTH, Numbers
 
 A_SECOND: Final = 100.0
 AT_ONCE: Final = 1_000
 LEAST: Final = 2
 """Records of each partition in each poll, whatever was listed before."""
+RUNS_TOLD: Final = 64
+"""Of each partition in each poll; of more the newest."""
 
 
 class Allowance:
@@ -54,10 +58,20 @@ def chosen(values: Sequence[bytes | None], odd: Numbers, runs: Iterable[str], ro
     edge[-1] |= odd[-1] == len(values) - 1
     ours = np.zeros(len(odd), bool)
     marks = tuple(run.encode() for run in runs)
-    likely = [i for i, place in enumerate(odd.tolist()) if (values[place] or b"").startswith(MAGIC)]
-    ours[[i for i in likely if (values[odd[i]] or b"")[HEAD_BYTES:].startswith(marks)]] = True
+    likely = {i: value for i, place in enumerate(odd.tolist()) if (value := values[place] or b"").startswith(MAGIC)}
+    ours[[i for i, value in likely.items() if value[HEAD_BYTES:].startswith(marks)]] = True
     order = np.concatenate((np.flatnonzero(ours), np.flatnonzero(~ours)))[:room]
     listed = edge.copy()
+    listed[list(_first_of_runs(likely))[-RUNS_TOLD:]] = True
     listed[order] = True
     some: Numbers = odd[listed]
     return some
+
+
+def _first_of_runs(values: Mapping[int, bytes]) -> Iterable[int]:
+    """The place of the first of these that bears each run's id."""
+    first: dict[bytes, int] = {}
+    for place, value in values.items():
+        if len(value) > HEAD_BYTES:
+            first.setdefault(value[HEAD_BYTES : HEAD_BYTES + value[RUN_LENGTH]], place)
+    return first.values()

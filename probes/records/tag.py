@@ -56,6 +56,8 @@ HEADED: Final = 16
 _HEAD: Final = struct.Struct("<3sBBBBBiqqqq")
 HEAD_BYTES: Final = _HEAD.size
 """Where the run's id begins."""
+RUN_LENGTH: Final = 5
+"""Where the length of the run's id stands."""
 COLUMNS: Final = np.dtype(
     [
         ("magic", "<u4"),

@@ -1,8 +1,8 @@
 """What readers took for a stranger's: records of a run of this log that they do not know.
 
 Probes that begin under another run, because they were given another name or lost the folder where it is kept, do not
-know the records of the run before. They list some of them as foreign, of a flood the first and the last of a poll
-alone. What such a poll went over proves nothing about what stands there: it is no pass (`rules.settling.positions`),
+know the records of the run before. They list some of them as foreign, of a flood the first of each run alone, and the
+edges. What such a poll went over proves nothing about what stands there: it is no pass (`rules.settling.positions`),
 and that nobody has polled it is not to be known (`State.strange`). So it is where two hosts share a topic, and one has
 not been told of the other's run. A run that no row of this log belongs to is a stranger's indeed, and whoever goes over
 its records has read the partition: unless the run's first row comes later, which takes back the pass.

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from confluent_kafka import TIMESTAMP_CREATE_TIME, Message
 
-from probes.records.allowance import A_SECOND, AT_ONCE, LEAST, Allowance, chosen
+from probes.records.allowance import A_SECOND, AT_ONCE, LEAST, RUNS_TOLD, Allowance, chosen
 from probes.records.envelope import headers_of
 from probes.records.polls import Polled, sort_out
 from probes.records.tag import KEY, Encoder, decode
@@ -199,6 +199,22 @@ def test_any_choice_holds_every_edge() -> None:
         edges = {i for i in odd if i == 0 or i - 1 not in odd or i == len(values) - 1}
         assert some <= set(odd) and (len(odd) <= room or edges <= some <= set(odd))
         assert len(some) <= max(len(edges) + room, room)
+
+
+@pytest.mark.parametrize("others", [0, 1, 500])
+def test_of_a_flood_one_record_of_each_run_is_listed(others: int) -> None:
+    """A reader that does not know the run before polls its records between those of strangers and its own."""
+    before, more = tagged("before", 0, 20, writer=7), [tagged(f"run {i}", 0, 1)[0] for i in range(others)]
+    log = [*tagged("elsewhere", 0, 100), b"garbage", None, *more, *before, *tagged("before that", 0, 9)]
+    part = polled([*log, *tagged("ours", 0, 5)], spent(Clock()))
+    told = {one.run: one.offset for one in part.decoded.irregular if one.run}
+    assert told["before"] == len(log) - 29 and told["before that"] == len(log) - 9
+    assert len(told) <= RUNS_TOLD + 1 and len(part.decoded.irregular) <= RUNS_TOLD + LEAST
+
+
+def test_what_is_no_whole_head_bears_no_run() -> None:
+    values = [b"OWT", b"OWT" + bytes(41), b"", None, b"OWT\x01\x00\xff" + bytes(60)]
+    assert set(chosen(values, np.arange(5), ["ours"], 0).tolist()) == {0, 4}
 
 
 def test_what_is_ours_is_judged_beside_a_flood() -> None:
