@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -48,6 +49,24 @@ def damaged_commit(table: Path) -> Path | None:
         except ValueError:
             return commit
     return None
+
+
+def empty_commits(table: Path) -> list[Path]:
+    """The commits since the newest checkpoint that hold nothing, as the loss of a host leaves what was not synced.
+    Delta's readers pass them over without a word: what they said is gone."""
+    if not (table / "_delta_log").is_dir():
+        return []
+    since = max(_checkpoints(table), default=-1)
+    commits = sorted(one for one in _log(table) if _COMMIT.fullmatch(one.name) and _version(one) > since)
+    return [commit for commit in commits if not commit.stat().st_size]
+
+
+def write_off(commits: Iterable[Path]) -> None:
+    """Let these commits say that what they said is lost, once it has been found again where it could be."""
+    for commit in commits:
+        made = commit.with_suffix(".writing")
+        made.write_text('{"commitInfo":{"timestamp":0,"operation":"LOST","operationParameters":{}}}\n')
+        made.replace(commit)
 
 
 def _damaged(table: Path) -> Path | None:

@@ -26,6 +26,7 @@ from monitor.process.program_log import say
 from monitor.screen import Screen
 from rules.vocabulary.catalogue import CATALOGUE
 from streaming_jobs.config import JobConfig
+from streaming_jobs.damaged_table_log import empty_commits
 from streaming_jobs.history.reachable import require_reachable
 
 
@@ -76,6 +77,9 @@ def run(asked: Question, configured: Callable[[], Config], history: str | None) 
         require_reachable(job.history_path)
     kept = nullcontext((job.tables_path, now)) if history is None else _judged(history, job)
     with kept as (tables, at):
+        if isinstance(tables, Path):
+            for commit in empty_commits(tables / "findings"):
+                say(f"{commit} is empty: what was told there is not listed, and is looked for when a monitor starts")
         require_topics(tables, (history and located(history)) or job.history_path, asked.topics)
         if asked.cluster is not None:
             wanted = replace(wanted, cluster=names.resolve(asked.cluster, known_clusters(tables)))

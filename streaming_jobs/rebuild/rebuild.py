@@ -28,6 +28,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Final
 
 import orjson
@@ -40,6 +41,7 @@ from rules.vocabulary.slices import Place
 from rules.vocabulary.table_errors import in_words
 from rules.vocabulary.times import from_micros, micros
 from streaming_jobs.config import JobConfig
+from streaming_jobs.damaged_table_log import empty_commits, write_off
 from streaming_jobs.errors import EvidenceGap, JobError, StateFormat, TableError, translated
 from streaming_jobs.history import damage
 from streaming_jobs.history.bundles import bundles_of, pack, rejected_in, slices_in
@@ -49,6 +51,7 @@ from streaming_jobs.history.handover import STATE_SCHEMA, RebuildPlan, Workspace
 from streaming_jobs.history.layout import has_begun, reason_against
 from streaming_jobs.history.replay import ROWS, Piece, Replay
 from streaming_jobs.history.source import first_version
+from streaming_jobs.location import TableLocation
 from streaming_jobs.tables import log_kept
 from streaming_jobs.tables.delta_tables import read_table, version_of
 from streaming_jobs.tables.findings import current_findings
@@ -75,7 +78,7 @@ def reason_to_rebuild(config: JobConfig) -> str | None:
     if unfinished is not None:
         return unfinished.reason
     if has_begun(config.checkpoint_path) or handover(config.checkpoint_path) is not None:
-        return reason_against(config.checkpoint_path)
+        return reason_against(config.checkpoint_path) or _reason_in_findings(config.tables_path)
     if config.starting_version is not None:
         return None
     if read_table(config.tables_path, "partition_state").num_rows:
@@ -83,6 +86,17 @@ def reason_to_rebuild(config: JobConfig) -> str | None:
     if first_version(config.history_path) is None:
         return "the probe log's first commits are gone"
     return None
+
+
+def _reason_in_findings(tables: TableLocation) -> str | None:
+    """The same by what of the table of findings is gone: a rebuild finds it again, in its newest days."""
+    empty = _empty_commits(tables)
+    return f"{', '.join(map(str, empty))} is empty: what was found there is gone" if empty else None
+
+
+def _empty_commits(tables: TableLocation) -> list[Path]:
+    """Of the table of findings. An object store writes whole commits or none."""
+    return empty_commits(tables / "findings") if isinstance(tables, Path) else []
 
 
 class _Chunks:
@@ -199,6 +213,7 @@ class Rebuild:
         if not self._space.handed_over(plan) and not self._space.complete():
             self._rebuild(plan)
         self._space.install()
+        write_off(_empty_commits(self._config.tables_path))
         self._say(f"the checks' state is rebuilt: the stream goes on after version {plan.version} of the probe log")
 
     def _rebuild(self, plan: RebuildPlan) -> None:

@@ -96,6 +96,16 @@ def test_a_file_that_is_cut_short_is_named(tmp_path: Path) -> None:
     assert "The table findings in" in done.stderr
 
 
+def test_a_commit_that_is_empty_is_named(tmp_path: Path) -> None:
+    for _ in range(2):
+        record(tmp_path, DUPLICATE)
+    emptied = max((tmp_path / "tables" / "findings" / "_delta_log").glob("*.json"))
+    emptied.write_bytes(b"")
+    done = offsetwatch("findings", "--data", str(tmp_path), cwd=tmp_path)
+    said = "is empty: what was told there is not listed, and is looked for when a monitor starts"
+    assert (done.returncode, done.stderr) == (0, f"offsetwatch: {emptied} {said}\n")
+
+
 def test_a_log_of_a_table_that_is_cut_short_is_not_one_that_could_not_be_created(tmp_path: Path) -> None:
     record(tmp_path, DUPLICATE)
     for entry in (tmp_path / "tables" / "findings" / "_delta_log").glob("*.json"):

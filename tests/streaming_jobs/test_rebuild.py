@@ -166,6 +166,23 @@ def test_without_its_findings_either_it_finds_them_again(spark: SparkSession, co
     assert len(violations(config)) > len(before)
 
 
+def test_what_an_empty_commit_of_its_findings_said_it_finds_again(spark: SparkSession, config: JobConfig) -> None:
+    """As the loss of a host leaves a commit that was not synced, where the checkpoint was."""
+    for part in eventful(2):
+        commit(config.history_path, part)
+    run(spark, config)
+    before, standing = violations(config), shown(config)
+    log = a_folder(config.tables_path) / "findings" / "_delta_log"
+    emptied = max(log.glob("*.json"))
+    emptied.write_bytes(b"")
+    assert violations(config) != before
+    _, lines = run(spark, config)
+    assert any(f"because {emptied} is empty: what was found there is gone" in line for line in lines)
+    assert (violations(config), shown(config)) == (before, standing)
+    _, lines = run(spark, config)
+    assert lines == [], "once"
+
+
 class _Older:
     """The real checks, whose state says that it is of another version."""
 
