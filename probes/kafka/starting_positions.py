@@ -85,6 +85,16 @@ def log_ends(
     return _told(admin, partitions, OffsetSpec.latest(), level, within)
 
 
+def first_since(
+    admin: AdminClient, partitions: Iterable[Partition], since: int, within: float = ASK_WITHIN
+) -> dict[Partition, int]:
+    """The first offset of each partition whose record's timestamp is `since` or later (microseconds), as far as its
+    leader tells within the time; none where there is no such record."""
+    spec = OffsetSpec.for_timestamp(since // 1000)
+    found = _told(admin, partitions, spec, IsolationLevel.READ_UNCOMMITTED, within)
+    return {where: offset for where, offset in found.items() if offset >= 0}
+
+
 def _told(
     admin: AdminClient, partitions: Iterable[Partition], spec: OffsetSpec, level: IsolationLevel, within: float
 ) -> dict[Partition, int]:

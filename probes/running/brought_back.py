@@ -26,11 +26,12 @@ HOST_WENT_DOWN: Final = 60_000_000
 """The same where the host went down since, and took with it what the kernel had not written yet."""
 
 
-def is_older(journal_folder: Path, newest: int, boot: str) -> bool:
-    """Are there records of its run, the newest sent then (microseconds), that its journals cannot know? `boot`: the one
-    that the host is in."""
+def known_through(journal_folder: Path, boot: str) -> int:
+    """Until when its journals tell, at least, of what was sent under its run (microseconds by the probes' clock): a
+    record of its run that is younger was sent by who went on without this folder. 0 where they tell of nothing. `boot`:
+    the one that the host is in."""
     told, boots = _last_told(journal_folder)
-    return bool(newest) and newest - told > (KILLED if boots == {boot} else HOST_WENT_DOWN)
+    return told and told + (KILLED if boots == {boot} else HOST_WENT_DOWN)
 
 
 def give_up(journal_folder: Path, run: str, clock: Clock) -> str:

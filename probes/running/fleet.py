@@ -39,7 +39,7 @@ from probes.running.known_cluster import former_cluster, note_cluster
 from probes.running.probe_process import Errand, ProcessSupervisor
 from probes.running.probe_run import former_runs, has_run, run_id
 from probes.running.supervisor import Spec, Supervisor
-from probes.running.under_the_run import AnotherFleet, look
+from probes.running.under_the_run import AnotherFleet, Looker, look
 from probes.topics.probe_topics import ProbeTopics
 from probes.topology import Broker, Layout
 from probes.workloads.audit import Audit
@@ -314,8 +314,8 @@ class Fleet:
         """Nobody may be at work under the run, the journal folder be an older copy, or another one have claimed it.
         Raises AnotherFleet, ProbeError and HistoryMismatch, and lets go of the journal folder."""
         try:
-            newest = self._newest_under_the_run()
-            if brought_back.is_older(self._folder, newest, self._clock.boot):
+            known = brought_back.known_through(self._folder, self._clock.boot)
+            if self._newest_under_the_run(known) > known:
                 self._give_up_the_run()
             if self._committer is not None:
                 self._claiming = Claiming(self._committer, self._stopping.wait)
@@ -333,10 +333,10 @@ class Fleet:
         before, self._run = self._run, brought_back.give_up(self._folder, self._run, self._clock)
         self._say(f"{older}. Nothing is concluded from what it lacks; run {self._run} begins instead of {before}")
 
-    def _newest_under_the_run(self) -> int:
-        client = f"{self._config.topics.prefix}-{self._run}-look"
+    def _newest_under_the_run(self, known_through: int = 0) -> int:
+        looker = Looker(self._run, self._folder, f"{self._config.topics.prefix}-{self._run}-look", known_through)
         try:
-            return look(self._connection, client, self._present(), self._run, self._folder, self._stopping.is_set)
+            return look(self._connection, looker, self._present(), self._stopping.is_set)
         except ClientError as error:
             log.warning("what stands under run %s cannot be looked at: %s", self._run, error)
             return 0

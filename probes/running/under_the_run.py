@@ -8,20 +8,25 @@ since then is not in its journals, and would be taken for what nobody sent.
 
 Who sends is told apart by the journals: they know every writer of their own fleet, and those that live hold theirs.
 `look` is made before a fleet begins, and some seconds later once more, as another one may begin in the same moment.
+
+What was sent since a copy was made need not stand at the end of the topics: others may have written there since, and so
+may a run that this host began when it was brought back before. So the records that follow on what the folder knows are
+looked at too, and some here and there up to the end.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from confluent_kafka import IsolationLevel, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, TopicPartition
 
 from probes.kafka.client import Connection, admin_settings, consumer_settings, open_admin, open_consumer
 from probes.kafka.errors import ProbeError
-from probes.kafka.starting_positions import log_ends
+from probes.kafka.starting_positions import first_since, log_ends
 from probes.log.journals.reader import BrokenJournal, LifeReader
 from probes.log.journals.segments import OVER, is_held, life_folders, segments
 from probes.records.tag import Tag, read
@@ -33,6 +38,11 @@ LONGEST: Final = 8.0
 """Seconds of a look."""
 TAIL: Final = 200
 """Records of each partition that are looked at of those that stood there before."""
+PLACES: Final = 8
+"""Where so many are looked at besides, from the time on through which the journals tell: others may have written since,
+another canary or a run of this host that was begun when its folder was brought back before."""
+LONGEST_AT_A_PLACE: Final = 2.0
+"""Seconds."""
 SIGNS: Final = 4
 """Records of one writer, each handed to its client a moment after the one before, and here a moment later too: what a
 dead process or an abandoned client had in flight comes all at once, however late it comes."""
@@ -109,29 +119,67 @@ class Look:
             )
 
 
-def look(
-    connection: Connection, client: str, layout: Layout, run: str, journal_folder: Path, stopping: Callable[[], bool]
-) -> int:
-    """When the newest record of the run that stands there was sent, as `Look.newest` has it. Raises AnotherFleet where
-    records of the run arrive that no life of this journal folder sends, and ClientError where no client can be had.
+@dataclass(frozen=True, slots=True)
+class Looker:
+    """Who looks: a fleet with this run and folder. `client`: what it calls itself, also as its group, in which it
+    commits nothing. `known_through`: until when the folder tells what was sent (microseconds); 0 where nobody asks for
+    more than what goes on now."""
 
-    Takes `QUIET` seconds where nobody else writes, and `LONGEST` where nobody answers. What has no leader is not looked
-    at. `client`: what it calls itself, also as its group, in which it commits nothing."""
-    admin = open_admin(admin_settings(connection, client=client))
+    run: str
+    journal_folder: Path
+    client: str
+    known_through: int = 0
+
+
+def look(connection: Connection, looker: Looker, layout: Layout, stopping: Callable[[], bool]) -> int:
+    """When the newest record of the run that stands there was sent, as `Look.newest` has it, of those that are looked
+    at; of those that the folder does not know any one will do. Raises AnotherFleet where records of the run arrive that
+    no life of this journal folder sends, and ClientError where no client can be had.
+
+    Takes `QUIET` seconds where nobody else writes, and `LONGEST` where nobody answers; more only where there is what
+    was sent later than the folder knows. What has no leader is not looked at."""
+    admin = open_admin(admin_settings(connection, client=looker.client))
     ends = log_ends(admin, layout.partitions(), IsolationLevel.READ_UNCOMMITTED)
-    settings = consumer_settings(connection, client=client, group=client, isolation="read_uncommitted", prompt=True)
+    settings = consumer_settings(
+        connection, client=looker.client, group=looker.client, isolation="read_uncommitted", prompt=True
+    )
     # That a partition ends here is an answer, too.
     consumer = open_consumer(settings | {"enable.partition.eof": "true"}, lambda error: None)
-    one = Look(run, journal_folder, ends)
+    one = Look(looker.run, looker.journal_folder, ends)
     try:
         begin = [TopicPartition(topic, partition, max(end - TAIL, 0)) for (topic, partition), end in ends.items()]
         consumer.assign(begin)
         until = time.monotonic() + LONGEST
         while one.quiet() < QUIET and time.monotonic() < until and not stopping():
             one.take(consumer.consume(1_000, MOMENT / 2))
+        if looker.known_through and one.newest <= looker.known_through:
+            begins = first_since(admin, ends, looker.known_through)
+            for place in range(PLACES):
+                if one.newest <= looker.known_through and not stopping():
+                    _look_at(consumer, one, _places(begins, ends, place))
     finally:
         consumer.close()
     return one.newest
+
+
+def _places(begins: dict[Partition, int], ends: dict[Partition, int], place: int) -> dict[Partition, int]:
+    """Where the records begin that are looked at in turn `place` of `PLACES`, from each beginning on: none where all of
+    them have been."""
+    beyond = {where: ends[where] - TAIL - begin for where, begin in begins.items()}
+    return {where: begins[where] + more * place // PLACES for where, more in beyond.items() if more > 0}
+
+
+def _look_at(consumer: Consumer, one: Look, places: dict[Partition, int]) -> None:
+    left = dict.fromkeys(places, TAIL)
+    consumer.assign([TopicPartition(*where, offset) for where, offset in places.items()])
+    until = time.monotonic() + LONGEST_AT_A_PLACE
+    while any(more > 0 for more in left.values()) and time.monotonic() < until:
+        messages = consumer.consume(1_000, MOMENT / 2)
+        one.take(messages)
+        for message in messages:
+            if message.error() is None:
+                where = message.topic(), message.partition()
+                left[where] = left.get(where, 0) - 1
 
 
 def living_writers(journal_folder: Path) -> set[int]:

@@ -8,6 +8,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -67,6 +68,10 @@ def running(
 
 def sent(fleet: Fleet) -> int:
     return sum(probe.acknowledged for probe in fleet.status().probes)
+
+
+def _has_sent(fleet: Fleet, more_than: int) -> bool:
+    return sent(fleet) > more_than
 
 
 def copy_in_use(folder: Path, to: Path) -> None:
@@ -153,6 +158,28 @@ def test_a_folder_that_was_brought_back_begins_a_run_of_its_own(
     assert violations(tmp_path / "two" / "history") == []
     with running(config, kafka, tmp_path / "two") as copy:
         assert copy.status().run == begun, "and it keeps it"
+
+
+def test_who_has_written_since_does_not_hide_that_a_folder_was_brought_back(
+    kafka: LocalKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is brought back twice: the second time the topics end with records of the run that was begun at the first."""
+    monkeypatch.setattr("probes.running.brought_back.KILLED", 500_000)
+    monkeypatch.setattr("probes.running.under_the_run.TAIL", 20)
+    config = small()
+    with running(config, kafka, tmp_path / "one") as original:
+        wait_for(lambda: sent(original) > 20)
+        for name in ("two", "three"):
+            copy_in_use(tmp_path / "one", tmp_path / name)
+        before = sent(original)
+        wait_for(lambda: sent(original) > before + 50)
+    runs = [original.status().run]
+    for name in ("two", "three"):
+        with running(config, kafka, tmp_path / name) as copy:
+            wait_for(partial(_has_sent, copy, 60))
+            runs.append(copy.status().run)
+        assert violations(tmp_path / name / "history") == []
+    assert len(set(runs)) == 3
 
 
 def test_whose_run_is_configured_is_told_what_to_do(
