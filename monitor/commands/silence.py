@@ -11,16 +11,17 @@ import json
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from alerts.incidents.incident import Names
-from alerts.receivers.alertmanager_silences import EndedSilence
-from alerts.receivers.http import SendFailed
 from monitor.errors import UserError
 from monitor.options import ConfigFile, Data, Debug, loaded_by
-from streaming_jobs.location import TableLocation
+
+if TYPE_CHECKING:
+    from alerts.incidents.incident import Names
+    from alerts.receivers.alertmanager_silences import EndedSilence
+    from streaming_jobs.location import TableLocation
 
 _HEEDED_S: Final = 15.0
 _LOOK_S: Final = 0.5
@@ -123,6 +124,8 @@ def end(
 def _end_elsewhere(there: Sequence[EndedSilence]) -> tuple[bool, list[str]]:
     """Wait for the monitor to end a silence in each Alertmanager, which it does once it has told there what is over.
     Where it does not: end it, and say so, or what went wrong."""
+    from alerts.receivers.http import SendFailed
+
     left, failed = list(there), list[str]()
     until = time.monotonic() + _HEEDED_S
     try:
