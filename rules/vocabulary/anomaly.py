@@ -7,6 +7,7 @@ event that opens it, and for the one that closes it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -135,3 +136,23 @@ MORE: Final = Field(
     "more_of_the_same", "int", "findings", "how many more there were than are told one by one", optional=True
 )
 """Any finding may have it: the last of a flood says how many there were beyond."""
+
+
+def form(*fields: Field, subject: tuple[str, ...] = (), when: str = "") -> Form:
+    """A form with these fields."""
+    return Form(subject, fields, when)
+
+
+def violation(name: str, decided: Decided, meaning: str, evidence: str, *forms: Form) -> Anomaly:
+    """What must never be: raised once, and it stands for ever."""
+    return Anomaly(name, "violation", decided, meaning, evidence, forms)
+
+
+def condition(name: str, meaning: str, evidence: str, *forms: Form, closing: Sequence[Form] = ()) -> Anomaly:
+    """What is open while it lasts. `forms`: of the event that opens it."""
+    return Anomaly(name, "condition", "while it lasts", meaning, evidence, forms, tuple(closing))
+
+
+def observation(name: str, decided: Decided, meaning: str, evidence: str, *forms: Form) -> Anomaly:
+    """What is recorded and counted, and judges nothing."""
+    return Anomaly(name, "classified", decided, meaning, evidence, forms)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from rules.vocabulary.anomaly import Anomaly, Field, Form
+from rules.vocabulary.anomaly import Field, Form, condition, form
 from rules.vocabulary.fields import ERROR, LASTED, OFFSET, PROCESS, SEQ, SINCE, TRANSACTIONAL_ID, TXN, WRITER, optional
 
 UNREACHABLE: Final = "cluster-unreachable"
@@ -98,131 +98,93 @@ _UNSEEN: Final = (_VALUES, _FIRST, _AGE)
 _SILENT: Final = (Field("processes", "list of int", "process", "whose log it is, ten at most"),)
 
 
-def _opened(*fields: Field, subject: tuple[str, ...] = (), when: str = "") -> Form:
-    return Form(subject, fields, when)
-
-
 def _closed(*fields: Field, subject: tuple[str, ...] = (), when: str = "") -> Form:
-    return Form(subject, (*fields, LASTED), when)
+    return form(*fields, LASTED, subject=subject, when=when)
 
 
 CONDITIONS: Final = (
-    Anomaly(
+    condition(
         "unseen",
-        "condition",
-        "while it lasts",
         "Acknowledged values have not been polled within the delivery objective, although readers are assigned.",
         "how many, the first of them, the age of the oldest",
-        (
-            _opened(*_UNSEEN, when="while the log goes on"),
-            _opened(
-                _VALUES,
-                Field("first", "list of object", "", "the first runs of them, ten at most", fields=_RUN[1:]),
-                when="of a finished history",
-            ),
+        form(*_UNSEEN, when="while the log goes on"),
+        form(
+            _VALUES,
+            Field("first", "list of object", "", "the first runs of them, ten at most", fields=_RUN[1:]),
+            when="of a finished history",
         ),
-        (
-            _closed(*_UNSEEN, when="as judged last"),
-            _closed(_VALUES, when="in between, in a catch-up"),
-        ),
+        closing=[_closed(*_UNSEEN, when="as judged last"), _closed(_VALUES, when="in between, in a catch-up")],
     ),
-    Anomaly(
+    condition(
         "suspected",
-        "condition",
-        "while it lasts",
         "Something is missing, and the evidence is not complete yet.",
         "how many values are missing, and the first of them",
-        (_opened(_VALUES, _FIRST),),
-        (_closed(_VALUES, _FIRST),),
+        form(_VALUES, _FIRST),
+        closing=[_closed(_VALUES, _FIRST)],
     ),
-    Anomaly(
+    condition(
         "unverifiable",
-        "condition",
-        "while it lasts",
         "A process's log never completed: what depends on it stays open, and no violation follows.",
         "the processes of whose logs something is missing for good",
-        (_opened(*_SILENT),),
-        (_closed(*_SILENT),),
+        form(*_SILENT),
+        closing=[_closed(*_SILENT)],
     ),
-    Anomaly(
+    condition(
         "window-overflow",
-        "condition",
-        "while it lasts",
         "More waits in a partition than is kept: the oldest part of its open window was settled before its time, or"
         " what waited for a verdict was dropped.",
         "the window's extent, or what was dropped, how many, since when",
-        (
-            _opened(*_OVERFLOW, when="the open window"),
-            _opened(*_DROPPED, subject=("what",), when="what waited for a verdict, as far as it had been dropped then"),
-        ),
-        (
+        form(*_OVERFLOW, when="the open window"),
+        form(*_DROPPED, subject=("what",), when="what waited for a verdict, as far as it had been dropped then"),
+        closing=[
             _closed(*_OVERFLOW, when="the open window"),
             _closed(*_DROPPED, subject=("what",), when="what waited for a verdict, all of it"),
-        ),
+        ],
     ),
-    Anomaly(
+    condition(
         EVIDENCE_STALLED,
-        "condition",
-        "while it lasts",
         "The probe log has had no row for the liveness objective.",
         "the time of the last row",
-        (
-            _opened(
-                Field(
-                    "last_row",
-                    "str",
-                    "time",
-                    "when the last row came, by the job's clock; of an earlier run its log time; else never",
-                )
-            ),
+        form(
+            Field(
+                "last_row",
+                "str",
+                "time",
+                "when the last row came, by the job's clock; of an earlier run its log time; else never",
+            )
         ),
-        (Form((), ()),),
+        closing=[form()],
     ),
-    Anomaly(
+    condition(
         "checks-stalled",
-        "condition",
-        "while it lasts",
         "The checks have failed, or a batch of them does not end: nothing is checked until they go on.",
         "what ended them",
-        (_opened(Field("why", "str", "", "what ended them, in one line")),),
-        (_closed(),),
+        form(Field("why", "str", "", "what ended them, in one line")),
+        closing=[_closed()],
     ),
-    Anomaly(
+    condition(
         "checks-behind",
-        "condition",
-        "while it lasts",
         "Rows of the probe log have waited for the checks longer than `job.behind_limit`: findings come late.",
         "for how long the oldest of them has waited",
-        (_opened(Field("behind_s", "float", "s", "for how long the oldest row has waited")),),
-        (_closed(),),
+        form(Field("behind_s", "float", "s", "for how long the oldest row has waited")),
+        closing=[_closed()],
     ),
-    Anomaly(
+    condition(
         EVIDENCE_LATE,
-        "condition",
-        "while it lasts",
         "What one process did, or all on one host, is not known as far as the rest: what needs it waits.",
         "the process or the host, what holds it (operation, rows, journals, host, clock), since when, how far behind",
-        (
-            _opened(
-                PROCESS,
-                _HOST,
-                *optional(Field("rows", "int", "rows", "how many of its rows are missing")),
-                *_LATE,
-                subject=('"process"', "process"),
-                when="one process",
-            ),
-            _opened(*_OF_HOST, *_BEHIND, subject=('"host"', "host"), when="a host"),
-            _opened(*_OF_HOST, subject=('"journals"', "host"), when="processes of a host that did not close"),
+        form(
+            PROCESS,
+            _HOST,
+            *optional(Field("rows", "int", "rows", "how many of its rows are missing")),
+            *_LATE,
+            subject=('"process"', "process"),
+            when="one process",
         ),
-        (
-            _closed(
-                PROCESS,
-                SINCE,
-                _LATE[2],
-                _PARTITIONS,
-                subject=('"process"', "process"),
-                when="one process",
-            ),
+        form(*_OF_HOST, *_BEHIND, subject=('"host"', "host"), when="a host"),
+        form(*_OF_HOST, subject=('"journals"', "host"), when="processes of a host that did not close"),
+        closing=[
+            _closed(PROCESS, SINCE, _LATE[2], _PARTITIONS, subject=('"process"', "process"), when="one process"),
             _closed(_HOST, SINCE, _LATE[2], _PARTITIONS, subject=('"host"', "host"), when="a host"),
             _closed(
                 Field("journals", "int", "host", "the host"),
@@ -233,243 +195,197 @@ CONDITIONS: Final = (
                 when="processes of a host that did not close",
             ),
             _closed(_PARTITIONS, subject=("of whom", "its number"), when="nobody tells of it any more"),
-        ),
+        ],
     ),
-    Anomaly(
+    condition(
         "check-failed",
-        "condition",
-        "while it lasts",
         "A rule raised an error: the partition's verdict is unknown.",
         "the error, and what it was raised over",
-        (
-            _opened(ERROR, Field("slices", "int", "rows", "how many rows there were in the step"), when="a partition"),
-            _opened(
-                ERROR,
-                Field("facts", "int", "facts", "how many facts there were in the batch"),
-                subject=('"across partitions"',),
-                when="across partitions",
-            ),
+        form(ERROR, Field("slices", "int", "rows", "how many rows there were in the step"), when="a partition"),
+        form(
+            ERROR,
+            Field("facts", "int", "facts", "how many facts there were in the batch"),
+            subject=('"across partitions"',),
+            when="across partitions",
         ),
     ),
-    Anomaly(
+    condition(
         "cluster-unreachable",
-        "condition",
-        "while it lasts",
         "No request to a broker, or to any, has been answered for the liveness objective: of all, or of one run alone.",
         "the brokers, whether they are all of the cluster, when the last answer came, the error; who is answered",
-        (
-            _opened(*_REACH, when="nobody is answered"),
-            _opened(*_REACH, *_CUT_OFF, subject=("run",), when="one run is not, and others are"),
-        ),
-        (
+        form(*_REACH, when="nobody is answered"),
+        form(*_REACH, *_CUT_OFF, subject=("run",), when="one run is not, and others are"),
+        closing=[
             _closed(*_REACH, _PARTITIONS, when="as told last"),
             _closed(*_REACH, *_CUT_OFF, _PARTITIONS, subject=("run",), when="of one run, as told last"),
             _closed(_PARTITIONS, when="nobody tells of it any more"),
             _closed(_PARTITIONS, subject=("run",), when="of one run, nobody tells of it any more"),
-        ),
+        ],
     ),
-    Anomaly(
+    condition(
         "stuck-consumer",
-        "condition",
-        "while it lasts",
         "A reader's position has not moved for the liveness objective while there is more to read, or nobody can tell.",
         "the process, its position, since when, what is known of what it could read",
-        (
-            _opened(
-                PROCESS,
-                Field("position", "int", "offset", "where it stands, -1 where nobody knows"),
-                Field("moved", "int", "micros", "when it moved last"),
-                Field("why", "str", "", "known (a value is ahead), stands (it says so), blind (no watermark)"),
-                Field("readable", "int", "offset", "the value ahead of it", optional=True),
-                Field("error", "str", "", "in which its polls ended since, as the client named it", optional=True),
-                subject=("process",),
-            ),
+        form(
+            PROCESS,
+            Field("position", "int", "offset", "where it stands, -1 where nobody knows"),
+            Field("moved", "int", "micros", "when it moved last"),
+            Field("why", "str", "", "known (a value is ahead), stands (it says so), blind (no watermark)"),
+            Field("readable", "int", "offset", "the value ahead of it", optional=True),
+            Field("error", "str", "", "in which its polls ended since, as the client named it", optional=True),
+            subject=("process",),
         ),
-        (_closed(PROCESS, subject=("process",)),),
+        closing=[_closed(PROCESS, subject=("process",))],
     ),
-    Anomaly(
+    condition(
         "stuck-producer",
-        "condition",
-        "while it lasts",
         "No send, or no transaction, of a writer has completed for the liveness objective.",
         "the process, its name, when it had its last answer, since when it tries, when a broker was away meanwhile",
-        (
-            _opened(
-                *_PRODUCER,
-                Field("began", "int", "micros", "since when it tries: the operation that has no answer began"),
-                Field("error", "str", "", "its login was refused to the client before, with this error", optional=True),
-                Field("away_from", "int", "micros", "a broker answered nobody meanwhile: from", optional=True),
-                Field("away_until", "int", "micros", "and until: all leaders answer again", optional=True),
-                subject=("writer",),
-            ),
+        form(
+            *_PRODUCER,
+            Field("began", "int", "micros", "since when it tries: the operation that has no answer began"),
+            Field("error", "str", "", "its login was refused to the client before, with this error", optional=True),
+            Field("away_from", "int", "micros", "a broker answered nobody meanwhile: from", optional=True),
+            Field("away_until", "int", "micros", "and until: all leaders answer again", optional=True),
+            subject=("writer",),
         ),
-        (
+        closing=[
             _closed(*_PRODUCER, subject=("writer",), when="it was answered, or ended"),
             _closed(_PRODUCER[1], subject=("writer",), when="nobody bears its name any more"),
-        ),
+        ],
     ),
-    Anomaly(
+    condition(
         "refused-writes",
-        "condition",
-        "while it lasts",
         "All that a writer sent has been refused for the liveness objective.",
         "the process, its name, the error, when it had its last acknowledgement, since when it is refused",
-        (
-            _opened(
-                *_PRODUCER[:2],
-                ERROR,
-                Field("acknowledged", "int", "micros", "when it had its last acknowledgement here, -1 for never"),
-                SINCE,
-                subject=("writer",),
-            ),
+        form(
+            *_PRODUCER[:2],
+            ERROR,
+            Field("acknowledged", "int", "micros", "when it had its last acknowledgement here, -1 for never"),
+            SINCE,
+            subject=("writer",),
         ),
-        (_closed(_PRODUCER[1], subject=("writer",), when="it was acknowledged, or nobody bears its name any more"),),
+        closing=[
+            _closed(_PRODUCER[1], subject=("writer",), when="it was acknowledged, or nobody bears its name any more")
+        ],
     ),
-    Anomaly(
+    condition(
         "refused-reads",
-        "condition",
-        "while it lasts",
         "A reader has not come to read for the liveness objective: its lives end with an error, or it is refused.",
         "the process, its name, the error, since when",
-        (
-            _opened(
-                PROCESS,
-                Field("reader", "str", "", "the probe's own name, and its run, where it told one, else its process id"),
-                ERROR,
-                SINCE,
-                subject=("reader",),
-            ),
+        form(
+            PROCESS,
+            Field("reader", "str", "", "the probe's own name, and its run, where it told one, else its process id"),
+            ERROR,
+            SINCE,
+            subject=("reader",),
         ),
-        (
+        closing=[
             _closed(
                 Field("reader", "str", "", "the probe's own name"),
                 subject=("reader",),
                 when="it has come to read, or nobody bears its name any more",
-            ),
-        ),
+            )
+        ],
     ),
-    Anomaly(
+    condition(
         "hanging-transaction",
-        "condition",
-        "while it lasts",
         "The last stable offset has not moved for longer than the probes' longest transaction timeout and 30 s.",
         "the last stable offset, the log end, since when, whose transaction it may be",
-        (_opened(_STABLE, Field("log_end", "int", "offset", "the end of the log"), SINCE, *_WHOSE),),
-        (_closed(),),
+        form(_STABLE, Field("log_end", "int", "offset", "the end of the log"), SINCE, *_WHOSE),
+        closing=[_closed()],
     ),
-    Anomaly(
+    condition(
         "stale-log-end",
-        "condition",
-        "while it lasts",
         "The end that a partition's leader lists has stayed below what was known to be there for the liveness "
         "objective.",
         "the end listed, the highest offset known before, for how long",
-        (_opened(*_LISTED),),
-        (_closed(*_LISTED),),
+        form(*_LISTED),
+        closing=[_closed(*_LISTED)],
     ),
-    Anomaly(
+    condition(
         "unrecovered-transaction",
-        "condition",
-        "while it lasts",
         "init_transactions has returned, and a transaction of an earlier life still holds the last stable offset.",
         "the transactional id, both lives, the transaction, the offset held",
-        (
-            _opened(
-                TRANSACTIONAL_ID,
-                Field("earlier", "int", "process", "the earlier life"),
-                Field("later", "int", "process", "the life whose init_transactions returned"),
-                TXN,
-                _STABLE,
-                subject=("transactional_id",),
-            ),
+        form(
+            TRANSACTIONAL_ID,
+            Field("earlier", "int", "process", "the earlier life"),
+            Field("later", "int", "process", "the life whose init_transactions returned"),
+            TXN,
+            _STABLE,
+            subject=("transactional_id",),
         ),
-        (_closed(subject=("transactional_id",)),),
+        closing=[_closed(subject=("transactional_id",))],
     ),
-    Anomaly(
+    condition(
         "stuck-close",
-        "condition",
-        "while it lasts",
         "Closing a client has not returned for the liveness objective.",
         "the process, since when",
-        (_opened(PROCESS, SINCE, subject=("process",)),),
-        (_closed(PROCESS, subject=("process",)),),
+        form(PROCESS, SINCE, subject=("process",)),
+        closing=[_closed(PROCESS, subject=("process",))],
     ),
-    Anomaly(
+    condition(
         "evidence-gap",
-        "condition",
-        "while it lasts",
         "The stream fell behind the log's retention, or a file of the log is lost: the checks go on with the rest.",
         "what the stream said",
-        (_opened(ERROR),),
-        (Form((), ()),),
+        form(ERROR),
+        closing=[form()],
     ),
-    Anomaly(
+    condition(
         "under-replicated-probe-topic",
-        "condition",
-        "while it lasts",
         "The probe topic has fewer replicas or in-sync replicas than asked, or was created automatically.",
         "what was asked, what is there: all settings that the observer was told",
-        (_opened(*_SETTINGS),),
-        (_closed(*_SETTINGS),),
+        form(*_SETTINGS),
+        closing=[_closed(*_SETTINGS)],
     ),
-    Anomaly(
+    condition(
         UNDER_MIN_ISR,
-        "condition",
-        "while it lasts",
         "Fewer replicas of a probe partition are in sync than min.insync.replicas: no write that waits for them is "
         "acknowledged.",
         "who has replicas, who is in sync, how many have to be, since when",
-        (_opened(*_FEW),),
-        (
+        form(*_FEW),
+        closing=[
             _closed(*_FEW, _PARTITIONS, when="as told last"),
             _closed(_PARTITIONS, when="nobody tells of it any more"),
-        ),
+        ],
     ),
-    Anomaly(
+    condition(
         THROTTLED,
-        "condition",
-        "while it lasts",
         "Brokers hold back what they answer the probes' clients, by a quota, for seconds each time.",
         "the brokers, for how long they held an answer back at most, since when",
-        (_opened(*_HELD_BACK),),
-        (
+        form(*_HELD_BACK),
+        closing=[
             _closed(*_HELD_BACK, _PARTITIONS, when="as told last"),
             _closed(_PARTITIONS, when="nobody tells of it any more"),
-        ),
+        ],
     ),
-    Anomaly(
+    condition(
         OUT_OF_SYNC,
-        "condition",
-        "while it lasts",
         "Replicas of probe partitions on a broker have not been in sync for two minutes: it is away, or cannot follow.",
         "the broker, since when, who has replicas and who is in sync",
-        (_opened(*_REPLICAS, subject=("broker",)),),
-        (
+        form(*_REPLICAS, subject=("broker",)),
+        closing=[
             _closed(*_REPLICAS, _PARTITIONS, subject=("broker",), when="as told last"),
             _closed(_PARTITIONS, subject=("broker",), when="nobody tells of it any more"),
-        ),
+        ],
     ),
-    Anomaly(
+    condition(
         "unsafe-config",
-        "condition",
-        "while it lasts",
         "The cluster's or a client's settings do not give the promised safety.",
         "the settings and their values",
-        (
-            _opened(*_SETTINGS, when="the probe topic, whose leaders may be elected uncleanly"),
-            _opened(*_SETTINGS, subject=('"cleanup.policy"',), when="the probe topic, which is compacted"),
-            _opened(
-                PROCESS,
-                Field("enable.idempotence", "str", "", "as the writer was started", optional=True),
-                Field("acks", "str", "", "as the writer was started", optional=True),
-                subject=("process",),
-                when="a writer",
-            ),
+        form(*_SETTINGS, when="the probe topic, whose leaders may be elected uncleanly"),
+        form(*_SETTINGS, subject=('"cleanup.policy"',), when="the probe topic, which is compacted"),
+        form(
+            PROCESS,
+            Field("enable.idempotence", "str", "", "as the writer was started", optional=True),
+            Field("acks", "str", "", "as the writer was started", optional=True),
+            subject=("process",),
+            when="a writer",
         ),
-        (
+        closing=[
             _closed(*_SETTINGS, when="the probe topic, whose leaders might be elected uncleanly"),
             _closed(*_SETTINGS, subject=('"cleanup.policy"',), when="the probe topic, which was compacted"),
             _closed(PROCESS, subject=("process",), when="a writer"),
-        ),
+        ],
     ),
 )

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from rules.vocabulary.anomaly import Anomaly, Field, Form
+from rules.vocabulary.anomaly import Field, form, violation
 from rules.vocabulary.fields import (
     GROUP,
     NEXT_TRANSACTION,
@@ -39,8 +39,8 @@ _SKIPPED: Final = Field(
     "the first of the values between",
     fields=(OFFSET, WRITER, SEQ),
 )
-_BETWEEN: Final = (Form(("process", "op"), _STEP),)
-_INSIDE: Final = (Form(("process", "op", "offset"), _STEP),)
+_BETWEEN: Final = form(*_STEP, subject=("process", "op"))
+_INSIDE: Final = form(*_STEP, subject=("process", "op", "offset"))
 _MANY: Final = (
     Field("records", "int", "records", "how many there are so far"),
     Field("first_offset", "int", "offset", "the first of them"),
@@ -52,261 +52,227 @@ _MANY: Final = (
 _HASH: Final = Field("hash", "int", "hash", "of the record's bytes; of an intact tag without its checksum")
 _KNOWN: Final = Field("known", "int", "offset", "the highest offset that was known before")
 VIOLATIONS: Final = (
-    Anomaly(
+    violation(
         "duplicate",
-        "violation",
         "at once",
         "One value stands at two or more offsets of a partition.",
         "the value, and its offsets; one alone where the others are below the settled frontier",
-        (Form(("writer", "seq"), (*VALUE, Field("offsets", "list of int", "offset", "where it stands"))),),
+        form(*VALUE, Field("offsets", "list of int", "offset", "where it stands"), subject=("writer", "seq")),
     ),
-    Anomaly(
+    violation(
         "inconsistent-offsets",
-        "violation",
         "at once",
         "One offset has two or more values, in any polls or acknowledgements, at any time.",
         "the offset and the values",
-        (
-            Form(
-                ("offset",),
-                (OFFSET, Field("values", "list of object", "", "the values that stand there", fields=STANDING_VALUE)),
-            ),
+        form(
+            OFFSET,
+            Field("values", "list of object", "", "the values that stand there", fields=STANDING_VALUE),
+            subject=("offset",),
         ),
     ),
-    Anomaly(
+    violation(
         "G1a",
-        "violation",
         "at once",
         "An ok poll at read_committed returned a value whose write certainly failed or whose transaction aborted.",
         "the value, its offset, the reader, the failed operation, what is known of its transaction",
-        (
-            Form(
-                ("writer", "seq"),
-                (
-                    *VALUE,
-                    *optional(
-                        Field("offset", "int", "offset", "where it was polled"),
-                        Field("process", "int", "process", "who polled it"),
-                        Field("op", "int", "operation", "by which operation"),
-                        Field("failed_process", "int", "process", "whose write failed"),
-                        Field("failed_op", "int", "operation", "the operation that failed"),
-                    ),
-                    *OF_TRANSACTION,
-                ),
+        form(
+            *VALUE,
+            *optional(
+                Field("offset", "int", "offset", "where it was polled"),
+                Field("process", "int", "process", "who polled it"),
+                Field("op", "int", "operation", "by which operation"),
+                Field("failed_process", "int", "process", "whose write failed"),
+                Field("failed_op", "int", "operation", "the operation that failed"),
             ),
+            *OF_TRANSACTION,
+            subject=("writer", "seq"),
         ),
     ),
-    Anomaly(
+    violation(
         "precommitted-read",
-        "violation",
         "at once",
         "An operation polled a value that it sends itself.",
         "the value, its offset, the operation",
-        (Form(("writer", "seq", "process", "op"), (*VALUE, OFFSET, *OPERATION)),),
+        form(*VALUE, OFFSET, *OPERATION, subject=("writer", "seq", "process", "op")),
     ),
-    Anomaly(
+    violation(
         "lost-write",
-        "violation",
         "on settlement",
         "A visible write lies below what readers have polled, and no ok operation polled it.",
         "the value, its acknowledged offset, how far the readers had read, what is known of its transaction",
-        (
-            Form(
-                ("writer", "seq"),
-                (
-                    *VALUE,
-                    Field("offset", "int", "offset", "where it was acknowledged"),
-                    Field("read_to", "int", "offset", "how far readers had read: the offset behind the last"),
-                    *OF_TRANSACTION,
-                ),
-                "readers went over it",
-            ),
-            Form(
-                ("writer", "seq"),
-                (
-                    *VALUE,
-                    Field("offset", "int", "offset", "where it was acknowledged"),
-                    TXN,
-                    Field("seen", "object", "", "a value of the transaction that was polled", fields=PLACED_VALUE),
-                    *NEXT_TRANSACTION,
-                ),
-                "its transaction turned out to be visible in another partition",
-            ),
+        form(
+            *VALUE,
+            Field("offset", "int", "offset", "where it was acknowledged"),
+            Field("read_to", "int", "offset", "how far readers had read: the offset behind the last"),
+            *OF_TRANSACTION,
+            subject=("writer", "seq"),
+            when="readers went over it",
+        ),
+        form(
+            *VALUE,
+            Field("offset", "int", "offset", "where it was acknowledged"),
+            TXN,
+            Field("seen", "object", "", "a value of the transaction that was polled", fields=PLACED_VALUE),
+            *NEXT_TRANSACTION,
+            subject=("writer", "seq"),
+            when="its transaction turned out to be visible in another partition",
         ),
     ),
-    Anomaly(
+    violation(
         "poll-skip",
-        "violation",
         "on settlement",
         "A process's next poll of a partition begins more than one index after where its last one ended.",
         "the process, both offsets, the values between",
-        (Form(("process", "op"), (*_STEP, _SKIPPED)),),
+        form(*_STEP, _SKIPPED, subject=("process", "op")),
     ),
-    Anomaly(
+    violation(
         "nonmonotonic-poll",
-        "violation",
         "on settlement",
         "A process's next poll of a partition begins at the same or a lower index than its last one ended.",
         "the process, both offsets",
         _BETWEEN,
     ),
-    Anomaly(
+    violation(
         "int-poll-skip",
-        "violation",
         "on settlement",
         "Inside one operation, two consecutive polled values of a partition are more than one index apart.",
         "the process, the operation, both offsets, the values between",
-        (Form(("process", "op", "offset"), (*_STEP, _SKIPPED)),),
+        form(*_STEP, _SKIPPED, subject=("process", "op", "offset")),
     ),
-    Anomaly(
+    violation(
         "int-nonmonotonic-poll",
-        "violation",
         "on settlement",
         "Inside one operation, the index of the next polled value is the same or lower.",
         "the process, the operation, both offsets",
         _INSIDE,
     ),
-    Anomaly(
+    violation(
         "int-send-skip",
-        "violation",
         "on settlement",
         "Inside one operation, two consecutive sends to a partition are more than one index apart.",
         "the process, the operation, both offsets",
         _INSIDE,
     ),
-    Anomaly(
+    violation(
         "int-nonmonotonic-send",
-        "violation",
         "on settlement",
         "Inside one operation, the next send's index is the same or lower.",
         "the process, the operation, both offsets",
         _INSIDE,
     ),
-    Anomaly(
+    violation(
         "nonmonotonic-send",
-        "violation",
         "on settlement",
         "A process's next operation that sends to a partition has an index at or before its last.",
         "the process, both operations and offsets",
         _BETWEEN,
     ),
-    Anomaly(
+    violation(
         "relocated-write",
-        "violation",
         "at once",
         "A value was polled in a topic or partition other than the one it was sent to.",
         "the value, where it was meant to be, where it was; of a flood, how many, from where to where, some examples",
-        (
-            Form(
-                ("writer", "topic", "partition", "seq", "offset"),
-                (
-                    Field("offset", "int", "offset", "where it was polled here"),
-                    _HASH,
-                    PROCESS,
-                    OP,
-                    WRITER,
-                    SEQ,
-                    Field("topic", "str", "", "the topic that it was meant for"),
-                    Field("partition", "int", "partition", "the partition that it was meant for"),
-                ),
-                "a record",
-            ),
-            Form(('"many"', "first offset of the stretch", "records"), _MANY, "more of a stretch than are told singly"),
+        form(
+            Field("offset", "int", "offset", "where it was polled here"),
+            _HASH,
+            PROCESS,
+            OP,
+            WRITER,
+            SEQ,
+            Field("topic", "str", "", "the topic that it was meant for"),
+            Field("partition", "int", "partition", "the partition that it was meant for"),
+            subject=("writer", "topic", "partition", "seq", "offset"),
+            when="a record",
+        ),
+        form(
+            *_MANY,
+            subject=('"many"', "first offset of the stretch", "records"),
+            when="more of a stretch than are told singly",
         ),
     ),
-    Anomaly(
+    violation(
         "corrupted-record",
-        "violation",
         "at once",
         "The checksum or the form of a record's tag is broken.",
         "the offset and the hash of the bytes; of a flood, how many, from where to where, some examples",
-        (
-            Form(("offset", "hash"), (OFFSET, _HASH, PROCESS, OP), "a record"),
-            Form(('"many"', "first offset of the stretch", "records"), _MANY, "more of a stretch than are told singly"),
+        form(OFFSET, _HASH, PROCESS, OP, subject=("offset", "hash"), when="a record"),
+        form(
+            *_MANY,
+            subject=('"many"', "first offset of the stretch", "records"),
+            when="more of a stretch than are told singly",
         ),
     ),
-    Anomaly(
+    violation(
         "altered-record",
-        "violation",
         "at once",
         "A polled record's key, headers, timestamp or type of timestamp are not those that were sent, and its topic is"
         " not set to put the broker's time there (LogAppendTime).",
         "the value, its offset, how many records alike follow it, what differs, what was sent and what was told, the"
         " reader, the leader's epoch where the client knows it",
-        (
-            Form(
-                ("writer", "seq", "what"),
-                (
-                    WRITER,
-                    SEQ,
-                    OFFSET,
-                    Field("what", "str", "", "what differs: key, headers, timestamp, timestamp-type, with commas"),
-                    Field("sent", "str", "", "what was sent"),
-                    Field("told", "str", "", "what was told instead"),
-                    PROCESS,
-                    OP,
-                    Field("leader_epoch", "int", "epoch", "of the leader that gave it", optional=True),
-                    Field("records", "int", "records", "how many in a row differ like it"),
-                ),
-            ),
+        form(
+            WRITER,
+            SEQ,
+            OFFSET,
+            Field("what", "str", "", "what differs: key, headers, timestamp, timestamp-type, with commas"),
+            Field("sent", "str", "", "what was sent"),
+            Field("told", "str", "", "what was told instead"),
+            PROCESS,
+            OP,
+            Field("leader_epoch", "int", "epoch", "of the leader that gave it", optional=True),
+            Field("records", "int", "records", "how many in a row differ like it"),
+            subject=("writer", "seq", "what"),
         ),
     ),
-    Anomaly(
+    violation(
         "spurious-zero-offset",
-        "violation",
         "at once",
         "An acknowledgement, position, committed offset, listed end or poll is 0 while a higher offset was known"
         " before.",
         "the operation and the offset known before it",
-        (
-            Form(('"acknowledgement"', "writer", "seq"), (*VALUE, _KNOWN, *OPERATION), "an acknowledgement"),
-            Form(
-                ('"committed"', "group"),
-                (GROUP, _KNOWN, Field("process", "int", "process", "to whom it was told")),
-                "a committed offset",
-            ),
-            Form(('"listed"', "when"), (_KNOWN,), "the end of the log, as its leader lists it"),
-            Form(("process", "op"), _STEP, "a poll"),
+        form(*VALUE, _KNOWN, *OPERATION, subject=('"acknowledgement"', "writer", "seq"), when="an acknowledgement"),
+        form(
+            GROUP,
+            _KNOWN,
+            Field("process", "int", "process", "to whom it was told"),
+            subject=('"committed"', "group"),
+            when="a committed offset",
         ),
+        form(_KNOWN, subject=('"listed"', "when"), when="the end of the log, as its leader lists it"),
+        form(*_STEP, subject=("process", "op"), when="a poll"),
     ),
-    Anomaly(
+    violation(
         "vanished-record",
-        "violation",
         "on resolution",
         "A value that was polled at an offset is missing from a later read that passed that offset.",
         "the offset, the value, who polled it, who passed it, how long after",
-        (Form(("offset", "writer", "seq"), READINGS),),
+        form(*READINGS, subject=("offset", "writer", "seq")),
     ),
-    Anomaly(
+    violation(
         "late-record",
-        "violation",
         "on resolution",
         "A value appears at an offset that an earlier read had passed as a hole.",
         "the offset, the value, who passed it, who polled it, how long after",
-        (Form(("offset", "writer", "seq"), READINGS),),
+        form(*READINGS, subject=("offset", "writer", "seq")),
     ),
-    Anomaly(
+    violation(
         "phantom-read",
-        "violation",
         "on settlement",
         "A polled value was never sent, and the log of whoever could have sent it is there.",
         "the value, its offset, who polled it, the highest sequence number that its writer sent",
-        (
-            Form(
-                ("writer", "seq"),
-                (
-                    *VALUE,
-                    replace(OFFSET, nullable=True),
-                    Field("highest_sent", "int", "seq", "the highest that its writer sent", nullable=True),
-                    *OPERATION,
-                ),
-                "beyond what its writer sent",
-            ),
-            Form(
-                ("writer", "seq"),
-                (*VALUE, replace(OFFSET, nullable=True), *OPERATION),
-                "of a finished history, which holds all that was sent",
-            ),
+        form(
+            *VALUE,
+            replace(OFFSET, nullable=True),
+            Field("highest_sent", "int", "seq", "the highest that its writer sent", nullable=True),
+            *OPERATION,
+            subject=("writer", "seq"),
+            when="beyond what its writer sent",
+        ),
+        form(
+            *VALUE,
+            replace(OFFSET, nullable=True),
+            *OPERATION,
+            subject=("writer", "seq"),
+            when="of a finished history, which holds all that was sent",
         ),
     ),
 )
