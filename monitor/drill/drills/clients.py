@@ -122,7 +122,7 @@ DRILLS: Final = (
             "aborts": {"count": 1, "rate": 2.0, "rebalance_share": 0.7},
         },
         play=lambda: OneLie(
-            CommittedOffset(lambda group, real: real + 1, Where(client_id="offsetwatch-aborts-1")), ends=True
+            CommittedOffset(Where(client_id="offsetwatch-aborts-1"), change=lambda group, real: real + 1), ends=True
         ),
     ),
 )

@@ -58,7 +58,7 @@ DRILLS: Final = (
         must=(found("foreign-commit"),),
         may=ORDER | {"lost-write"},
         probes=ONE_MEMBER,
-        play=lambda: OneLie(CommittedOffset(lambda group, real: real + 15, GROUP), ends=True),
+        play=lambda: OneLie(CommittedOffset(GROUP, change=lambda group, real: real + 15), ends=True),
     ),
     Drill(
         name="vanished-commit",
@@ -67,7 +67,9 @@ DRILLS: Final = (
         must=(found("lost-commit"),),
         may=ORDER,
         probes=ONE_MEMBER,
-        play=lambda: OneLie(CommittedOffset(lambda group, real: NONE, GROUP), after=COMMITTED_FIRST_S, ends=True),
+        play=lambda: OneLie(
+            CommittedOffset(GROUP, change=lambda group, real: NONE), after=COMMITTED_FIRST_S, ends=True
+        ),
     ),
     Drill(
         name="offset-rollback",
@@ -80,7 +82,10 @@ DRILLS: Final = (
         ),  # what was committed last is not told, and what is, nobody did
         probes=ONE_MEMBER,
         play=lambda: LieThenRebalance(
-            CommittedOffset(lambda group, real: max(real - 25, 1), GROUP), MEMBER, acts=2, after=COMMITTED_FIRST_S
+            CommittedOffset(GROUP, change=lambda group, real: max(real - 25, 1)),
+            MEMBER,
+            acts=2,
+            after=COMMITTED_FIRST_S,
         ),
     ),
     Drill(

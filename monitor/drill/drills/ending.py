@@ -171,7 +171,7 @@ DRILLS: Final = (
         seen_in="Redpanda 3616-a",
         must=(found("misleading-error"),),
         probes=COMMITS,
-        play=lambda: OneLie(CommitSays(ErrorCode.invalid_txn_state, THEIRS, ONCE)),
+        play=lambda: OneLie(CommitSays(THEIRS, ONCE, error=ErrorCode.invalid_txn_state)),
     ),
     Drill(
         name="swallowed-commit",

@@ -31,7 +31,9 @@ DRILLS: Final = (
         must=(found("nonlinearizable-register"),),
         may=ORDER | {"vanished-record", "late-record"},
         probes=REGISTERS,
-        play=lambda: OneLie(HideRange(40, Where(client_id="offsetwatch-registers-1", topic="*-registers"), skip=1)),
+        play=lambda: OneLie(
+            HideRange(Where(client_id="offsetwatch-registers-1", topic="*-registers"), length=40, skip=1)
+        ),
     ),
     Drill(
         name="stale-register",
@@ -43,7 +45,8 @@ DRILLS: Final = (
         probes=REGISTERS,
         # Only a copy that the register takes shows, and few are: most were conditional on what is there no more.
         play=lambda: OneLie(
-            CopyLater(8, Where(client_id="offsetwatch-registers-*", topic="*-registers"), When(times=400)), ends=True
+            CopyLater(Where(client_id="offsetwatch-registers-*", topic="*-registers"), When(times=400), behind=8),
+            ends=True,
         ),
     ),
 )

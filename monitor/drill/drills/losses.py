@@ -54,7 +54,11 @@ class RetentionForgetsProducer(RetentionOvertakesReader):
     def __init__(self) -> None:
         super().__init__()
         self._lie = AnswerProduceWith(
-            ErrorCode.unknown_producer_id, Where(client_id="offsetwatch-writer-1"), ONCE, forward=False, armed=False
+            Where(client_id="offsetwatch-writer-1"),
+            ONCE,
+            error=ErrorCode.unknown_producer_id,
+            forward=False,
+            armed=False,
         )
 
     def lies(self) -> Sequence[Lie]:

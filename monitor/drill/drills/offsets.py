@@ -23,7 +23,7 @@ class StaleEnd(Play):
     """Listings are remembered from the first, and told late when none would be that of an empty log."""
 
     def __init__(self) -> None:
-        self._lie = StaleEnds(STALE_S)
+        self._lie = StaleEnds(age=STALE_S)
 
     def lies(self) -> Sequence[Lie]:
         return [self._lie]
@@ -42,8 +42,8 @@ class HangingClose(Play):
 
     def __init__(self) -> None:
         theirs = Where(client_id="offsetwatch-reader-closing")
-        self._commit = NeverAnswered(Api.OFFSET_COMMIT, theirs, armed=False)
-        self._find = NeverAnswered(Api.FIND_COORDINATOR, theirs, armed=False)
+        self._commit = NeverAnswered(theirs, api=Api.OFFSET_COMMIT, armed=False)
+        self._find = NeverAnswered(theirs, api=Api.FIND_COORDINATOR, armed=False)
         self._close = threading.Event()
 
     def lies(self) -> Sequence[Lie]:
@@ -92,7 +92,7 @@ DRILLS: Final = (
         seen_in="Bufstream #3",
         must=(found("spurious-zero-offset"),),
         may=ORDER | {"duplicate", "inconsistent-offsets"},
-        play=lambda: OneLie(ListedEnd(0, Where(client_id="offsetwatch-observer"), ONCE)),
+        play=lambda: OneLie(ListedEnd(Where(client_id="offsetwatch-observer"), ONCE, told=0)),
     ),
     Drill(
         name="zero-offset",
@@ -102,7 +102,7 @@ DRILLS: Final = (
         must=(found("spurious-zero-offset"),),
         may=ORDER | {"duplicate", "inconsistent-offsets"},
         play=lambda: OneLie(
-            CommittedOffset(lambda group, real: 0, Where(client_id="offsetwatch-reader-1"), When(times=3))
+            CommittedOffset(Where(client_id="offsetwatch-reader-1"), When(times=3), change=lambda group, real: 0)
         ),
     ),
     Drill(

@@ -41,7 +41,7 @@ class VanishedTail(OneLie):
     """One of two readers is held back, and is shown less than the other has read."""
 
     def __init__(self) -> None:
-        super().__init__(HideRange(5, HELD))
+        super().__init__(HideRange(HELD, length=5))
         self._held = threading.Event()
 
     def actors(self, stage: Stage) -> Sequence[Spec]:
@@ -93,7 +93,7 @@ DRILLS: Final = (
         seen_in="Redpanda 3003",
         must=(found("inconsistent-offsets"),),
         may=ORDER | {"duplicate"},
-        play=lambda: OneLie(RewriteRecord(predecessor, FIRST, ONCE)),
+        play=lambda: OneLie(RewriteRecord(FIRST, ONCE, change=predecessor)),
     ),
     Drill(
         name="corrupted-record",
@@ -101,13 +101,13 @@ DRILLS: Final = (
         seen_in="the field's oldest fear",
         must=(found("corrupted-record"),),
         may=frozenset({"lost-write"}),
-        play=lambda: OneLie(RewriteRecord(flipped, FIRST, ONCE)),
+        play=lambda: OneLie(RewriteRecord(FIRST, ONCE, change=flipped)),
     ),
     rewritten(
         case="timestamps",
         what="Every timestamp of a batch is shown as of 1970.",
         must=(found("altered-record", what="timestamp"),),
-        play=lambda: OneLie(RewriteBatch(of_1970, FIRST, ONCE)),
+        play=lambda: OneLie(RewriteBatch(FIRST, ONCE, change=of_1970)),
     ),
     rewritten(
         case="timestamp-type",
@@ -115,19 +115,19 @@ DRILLS: Final = (
         " topic's settings were told again.",
         must=(found("altered-record", what="timestamp-type"),),
         limit=90.0,
-        play=lambda: OneLie(RewriteBatch(of_the_broker, FIRST, ONCE)),
+        play=lambda: OneLie(RewriteBatch(FIRST, ONCE, change=of_the_broker)),
     ),
     rewritten(
         case="key",
         what="The records of a batch are shown without their keys.",
         must=(found("altered-record", what="key"),),
-        play=lambda: OneLie(RewriteBatch(keyless, FIRST, ONCE)),
+        play=lambda: OneLie(RewriteBatch(FIRST, ONCE, change=keyless)),
     ),
     rewritten(
         case="header",
         what="The records of a batch are shown with a header that nobody sent.",
         must=(found("altered-record", what="headers"),),
-        play=lambda: OneLie(RewriteBatch(with_header, FIRST, ONCE)),
+        play=lambda: OneLie(RewriteBatch(FIRST, ONCE, change=with_header)),
     ),
     Drill(
         name="vanished-tail",
@@ -171,7 +171,7 @@ DRILLS: Final = (
         what="A range in the middle of the log is left out of everybody's fetches, from the first read on.",
         seen_in="Bufstream #5",
         must=(found("lost-write"), found("poll-skip", "int-poll-skip")),
-        play=lambda: OneLie(HideRange(5, READERS, skip=40)),
+        play=lambda: OneLie(HideRange(READERS, length=5, skip=40)),
     ),
     Drill(
         name="filtered-fetch",
@@ -190,7 +190,7 @@ DRILLS: Final = (
         seen_in="Bufstream #5",
         must=(found("poll-skip", "int-poll-skip", severity="critical"),),
         probes={"reader": {"assign": 1, "group": 1}},
-        play=lambda: OneLie(HideRange(5, OF_A_GROUP, skip=40)),
+        play=lambda: OneLie(HideRange(OF_A_GROUP, length=5, skip=40)),
     ),
     Drill(
         name="stuck-fetch",

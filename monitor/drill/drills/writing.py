@@ -104,7 +104,7 @@ class IndefiniteForLong(OneLie):
     """The error is told until a record has timed out."""
 
     def __init__(self) -> None:
-        super().__init__(AnswerProduceWith(ErrorCode.not_leader_or_follower, WRITER), ends=True)
+        super().__init__(AnswerProduceWith(WRITER, error=ErrorCode.not_leader_or_follower), ends=True)
 
     def act(self, stage: Stage) -> None:
         super().act(stage)
@@ -117,7 +117,7 @@ class StuckInit(OneLie):
 
     def __init__(self) -> None:
         late = Where(client_id="offsetwatch-writer-late")
-        super().__init__(NeverAnswered(Api.INIT_PRODUCER_ID, late), at_once=True, ends=True)
+        super().__init__(NeverAnswered(late, api=Api.INIT_PRODUCER_ID), at_once=True, ends=True)
 
     def act(self, stage: Stage) -> None:
         stage.probes.add(altered_writer("writer-late", {}))
@@ -151,7 +151,7 @@ DRILLS: Final = (
         seen_in="Redpanda 3003",
         must=(found("inconsistent-offsets"),),
         may=ORDER | {"duplicate", "spurious-zero-offset"},  # where the other record is the first
-        play=lambda: OneLie(ChangeAckOffset(lambda real: max(real - 2, 0), WRITER, THRICE)),
+        play=lambda: OneLie(ChangeAckOffset(WRITER, THRICE, change=lambda real: max(real - 2, 0))),
     ),
     Drill(
         name="relocated-record",
@@ -159,7 +159,7 @@ DRILLS: Final = (
         seen_in="Redpanda 3003",
         must=(found("relocated-write"),),
         may=ORDER,
-        play=lambda: OneLie(CopyElsewhere(1, WRITER, THRICE)),
+        play=lambda: OneLie(CopyElsewhere(WRITER, THRICE, to=1)),
     ),
     # The first is acknowledged before it is appended, at the offset that it gets: with the real answer, the two would
     # have to be in flight together, and a proxy that waits for the second never sees it.
@@ -209,7 +209,7 @@ DRILLS: Final = (
         case="idempotent",
         what="The broker appends, the client is told NotLeaderOrFollower once, and tries again: the broker knows the"
         " batch.",
-        play=lambda: OneLie(AnswerProduceWith(ErrorCode.not_leader_or_follower, WRITER, THRICE)),
+        play=lambda: OneLie(AnswerProduceWith(WRITER, THRICE, error=ErrorCode.not_leader_or_follower)),
     ),
     indefinite(
         case="plain",
@@ -218,7 +218,7 @@ DRILLS: Final = (
         must=(found("duplicate", severity="warning"),),
         may=ORDER,
         play=lambda: OneLie(
-            AnswerProduceWith(ErrorCode.not_leader_or_follower, PLAIN, THRICE), actors=[plain_writer()]
+            AnswerProduceWith(PLAIN, THRICE, error=ErrorCode.not_leader_or_follower), actors=[plain_writer()]
         ),
     ),
     indefinite(
@@ -231,7 +231,7 @@ DRILLS: Final = (
     stuck(
         case="produce",
         what="Produce requests are never answered.",
-        play=lambda: OneLie(NeverAnswered(Api.PRODUCE, WRITER), ends=True),
+        play=lambda: OneLie(NeverAnswered(WRITER, api=Api.PRODUCE), ends=True),
     ),
     stuck(
         case="init-producer-id",
@@ -245,7 +245,7 @@ DRILLS: Final = (
         seen_in="Bufstream #3",
         must=(found("spurious-zero-offset"),),
         may=ORDER | {"duplicate", "inconsistent-offsets"},
-        play=lambda: OneLie(ChangeAckOffset(lambda real: 0, WRITER, THRICE)),
+        play=lambda: OneLie(ChangeAckOffset(WRITER, THRICE, change=lambda real: 0)),
     ),
     # Not the second batch of all: it would be acknowledged where the first one stands, at 0.
     Drill(

@@ -3,32 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from monitor.drill.proxy import ALWAYS, EVERYWHERE, PASS, Api, Decision, Delay, Exchange, Lie, Place, When, Where
+from monitor.drill.proxy import PASS, Api, Decision, Delay, Exchange, Lie, Place
 from monitor.drill.proxy.edits import change_fetched, change_fetched_batches
-from monitor.drill.proxy.records import Batch, Record
+from monitor.drill.proxy.records import Batch, Record, encode, parse
 
 _EMPTY_EVERY_S = 0.1
 """A fetch that brings nothing is asked again at once: not quite at once."""
 
 
+@dataclass(eq=False, kw_only=True)
 class RewriteRecord(Lie):
     """One record is shown as another: `change` makes it of the record before it and itself. The batch's checksum is
     made to fit."""
 
     apis = frozenset({Api.FETCH})
 
-    def __init__(
-        self,
-        change: Callable[[Record, Record], Record],
-        where: Where = EVERYWHERE,
-        when: When = ALWAYS,
-        **options: Any,
-    ) -> None:
-        super().__init__(where, when, **options)
-        self._change = change
+    change: Callable[[Record, Record], Record]
 
     async def on_response(self, exchange: Exchange) -> Decision:
         def rewritten(place: Place, batches: list[Batch]) -> list[Batch] | None:
@@ -39,7 +32,7 @@ class RewriteRecord(Lie):
                     continue
                 before, record, *rest = batch.records()
                 self.did("showed another record", exchange, place, offset=batch.base_offset + record.offset_delta)
-                changed = batch.with_records([before, self._change(before, record), *rest])
+                changed = batch.with_records([before, self.change(before, record), *rest])
                 return [*batches[:i], changed, *batches[i + 1 :]]
             return None
 
@@ -47,16 +40,13 @@ class RewriteRecord(Lie):
         return PASS
 
 
+@dataclass(eq=False, kw_only=True)
 class RewriteBatch(Lie):
     """A whole batch is shown as `change` makes it, its checksum made to fit."""
 
     apis = frozenset({Api.FETCH})
 
-    def __init__(
-        self, change: Callable[[Batch], Batch], where: Where = EVERYWHERE, when: When = ALWAYS, **options: Any
-    ) -> None:
-        super().__init__(where, when, **options)
-        self._change = change
+    change: Callable[[Batch], Batch]
 
     async def on_response(self, exchange: Exchange) -> Decision:
         def rewritten(place: Place, batches: list[Batch]) -> list[Batch] | None:
@@ -72,7 +62,7 @@ class RewriteBatch(Lie):
 
     def _told(self, exchange: Exchange, place: Place, batch: Batch) -> Batch:
         self.did("showed a batch with something else beside its values", exchange, place, offset=batch.base_offset)
-        return self._change(batch)
+        return self.change(batch)
 
 
 def of_1970(batch: Batch) -> Batch:
@@ -96,16 +86,15 @@ def with_header(batch: Batch) -> Batch:
     return batch.with_records([replace(record, headers=record.headers + more) for record in batch.records()])
 
 
+@dataclass(eq=False, kw_only=True)
 class HideFrom(Lie):
     """From an offset on, chosen for each partition when it is first fetched while armed, nothing is shown: the log
     seems to end there. With `ends` the ends that the broker tells are left as they are."""
 
     apis = frozenset({Api.FETCH})
 
-    def __init__(self, where: Where = EVERYWHERE, when: When = ALWAYS, *, ends: bool = False, **options: Any) -> None:
-        super().__init__(where, when, **options)
-        self._ends = ends
-        self.hidden_from: dict[Place, int] = {}
+    ends: bool = False
+    hidden_from: dict[Place, int] = field(default_factory=dict, init=False)
 
     async def on_response(self, exchange: Exchange) -> Decision:
         hid = False
@@ -114,9 +103,7 @@ class HideFrom(Lie):
             nonlocal hid
             if place not in self.where or not data.records:
                 return None
-            from monitor.drill.proxy import records
-
-            batches, _ = records.parse(bytes(data.records))
+            batches, _ = parse(bytes(data.records))
             if not batches:
                 return None
             begin = self.hidden_from.setdefault(place, batches[0].base_offset)
@@ -126,8 +113,8 @@ class HideFrom(Lie):
             hid = True
             if not any(act.place == place for act in self.acts):
                 self.did(f"hid everything from offset {begin} on", exchange, place, offset=begin)
-            ends = {} if self._ends else {"high_watermark": begin, "last_stable_offset": begin}
-            return replace(data, records=records.encode(left), **ends)
+            ends = {} if self.ends else {"high_watermark": begin, "last_stable_offset": begin}
+            return replace(data, records=encode(left), **ends)
 
         change_fetched(exchange, cut)
         return Delay(_EMPTY_EVERY_S) if hid else PASS
@@ -158,41 +145,39 @@ def predecessor(before: Record, record: Record) -> Record:
     return replace(before, offset_delta=record.offset_delta)
 
 
+@dataclass(eq=False, kw_only=True)
 class HideRange(Lie):
     """A range of offsets in the middle is left out of fetches: `length` records from the first offset that is fetched
     while armed, plus `skip`. The range is the same for everybody who is meant."""
 
     apis = frozenset({Api.FETCH})
 
-    def __init__(
-        self, length: int, where: Where = EVERYWHERE, when: When = ALWAYS, *, skip: int = 10, **options: Any
-    ) -> None:
-        super().__init__(where, when, **options)
-        self._length, self._skip = length, skip
-        self.range: range | None = None
+    length: int
+    skip: int = 10
+    _range: range | None = field(default=None, init=False)
 
     async def on_response(self, exchange: Exchange) -> Decision:
         def without(place: Place, batches: list[Batch]) -> list[Batch] | None:
             if place not in self.where:
                 return None
-            if self.range is None:
-                begin = batches[0].base_offset + self._skip
-                self.range = range(begin, begin + self._length)
+            if self._range is None:
+                begin = batches[0].base_offset + self.skip
+                self._range = range(begin, begin + self.length)
             left = [self._cleared(batch) for batch in batches]
             if left == batches:
                 return None
-            self.did(f"hid offsets {self.range.start} to {self.range.stop - 1}", exchange, place)
+            self.did(f"hid offsets {self._range.start} to {self._range.stop - 1}", exchange, place)
             return left
 
         change_fetched_batches(exchange, without)
         return PASS
 
     def _cleared(self, batch: Batch) -> Batch:
-        assert self.range is not None
-        if batch.is_control or batch.last_offset < self.range.start or batch.base_offset >= self.range.stop:
+        assert self._range is not None
+        if batch.is_control or batch.last_offset < self._range.start or batch.base_offset >= self._range.stop:
             return batch
         records: tuple[Record, ...] = batch.records()
-        shown = [one for one in records if batch.base_offset + one.offset_delta not in self.range]
+        shown = [one for one in records if batch.base_offset + one.offset_delta not in self._range]
         return batch.with_records(shown) if len(shown) < len(records) else batch
 
 

@@ -6,44 +6,28 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable
-from dataclasses import is_dataclass, replace
+from dataclasses import dataclass, field, is_dataclass, replace
 from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from monitor.drill.proxy import (
-    ALWAYS,
-    EVERYWHERE,
-    PASS,
-    Answer,
-    Api,
-    Decision,
-    Exchange,
-    Lie,
-    Place,
-    When,
-    Where,
-    answer,
-)
+from monitor.drill.proxy import PASS, Answer, Api, Decision, Exchange, Lie, Place, answer
 
 LATEST = -1
 
 
+@dataclass(eq=False, kw_only=True)
 class CommittedOffset(Lie):
     """What a group has committed is told as another offset: `change` makes it of the group and the real one."""
 
     apis = frozenset({Api.OFFSET_FETCH})
 
-    def __init__(
-        self, change: Callable[[str, int], int], where: Where = EVERYWHERE, when: When = ALWAYS, **options: Any
-    ) -> None:
-        super().__init__(where, when, **options)
-        self._change = change
+    change: Callable[[str, int], int]
 
     async def on_response(self, exchange: Exchange) -> Decision:
         def other(part: Any) -> Any:
             real = part.committed_offset
-            told = self._change(str(exchange.group), real) if real >= 0 else real
+            told = self.change(str(exchange.group), real) if real >= 0 else real
             if told == real or not self.turn():
                 return None
             self.did(f"told {told} for the committed offset {real} of {exchange.group}", exchange)
@@ -55,14 +39,13 @@ class CommittedOffset(Lie):
         return PASS
 
 
+@dataclass(eq=False, kw_only=True)
 class ListedEnd(Lie):
     """A log's end is listed as another offset."""
 
     apis = frozenset({Api.LIST_OFFSETS})
 
-    def __init__(self, told: int, where: Where = EVERYWHERE, when: When = ALWAYS, **options: Any) -> None:
-        super().__init__(where, when, **options)
-        self._told = told
+    told: int
 
     async def on_response(self, exchange: Exchange) -> Decision:
         asked = {one.timestamp for topic in exchange.request.topics for one in topic.partitions}
@@ -70,10 +53,10 @@ class ListedEnd(Lie):
             return PASS
 
         def other(part: Any) -> Any:
-            if part.offset <= self._told or not self.turn():
+            if part.offset <= self.told or not self.turn():
                 return None
-            self.did(f"listed {self._told} for the end {part.offset}", exchange)
-            return replace(part, offset=self._told)
+            self.did(f"listed {self.told} for the end {part.offset}", exchange)
+            return replace(part, offset=self.told)
 
         changed = _mapped(exchange.response, "offset", other)
         if changed is not None:
@@ -109,14 +92,13 @@ class SwallowCommits(Lie):
         return Answer(answer(exchange))
 
 
+@dataclass(eq=False, kw_only=True)
 class ServeEarlierGenerations(Lie):
     """What a member commits as of an earlier generation of its group is forwarded as of the latest one."""
 
     apis = frozenset({Api.JOIN_GROUP, Api.OFFSET_COMMIT})
 
-    def __init__(self, where: Where = EVERYWHERE, when: When = ALWAYS, **options: Any) -> None:
-        super().__init__(where, when, **options)
-        self._latest: dict[str, int] = {}
+    _latest: dict[str, int] = field(default_factory=dict, init=False)
 
     async def on_request(self, exchange: Exchange) -> Decision:
         if exchange.api != Api.OFFSET_COMMIT:
@@ -134,6 +116,7 @@ class ServeEarlierGenerations(Lie):
         return PASS
 
 
+@dataclass(eq=False, kw_only=True)
 class StaleEnds(Lie):
     """Once `told` is set, listings of logs' beginnings and ends tell what was listed `age` seconds before.
 
@@ -141,11 +124,9 @@ class StaleEnds(Lie):
 
     apis = frozenset({Api.LIST_OFFSETS})
 
-    def __init__(self, age: float, where: Where = EVERYWHERE, **options: Any) -> None:
-        super().__init__(where, ALWAYS, **options)
-        self._age = age
-        self.told = threading.Event()
-        self._listed: dict[tuple[Place, int, Any], deque[tuple[float, Any]]] = {}
+    age: float
+    told: threading.Event = field(default_factory=threading.Event, init=False)
+    _listed: dict[tuple[Place, int, Any], deque[tuple[float, Any]]] = field(default_factory=dict, init=False)
 
     async def on_response(self, exchange: Exchange) -> Decision:
         asked = {
@@ -163,7 +144,7 @@ class StaleEnds(Lie):
                 return part
             known = self._listed.setdefault((place, isolation, kinds[0]), deque())
             known.append((now, part.offset))
-            while len(known) > 1 and known[1][0] <= now - self._age:
+            while len(known) > 1 and known[1][0] <= now - self.age:
                 known.popleft()
             told = known[0][1]
             if not self.told.is_set() or told == part.offset:

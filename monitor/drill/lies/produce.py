@@ -6,26 +6,12 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from monitor.drill.proxy import (
-    ALWAYS,
-    CLOSE,
-    DROP,
-    EVERYWHERE,
-    PASS,
-    Answer,
-    Api,
-    Decision,
-    Exchange,
-    Lie,
-    Place,
-    When,
-    Where,
-)
+from monitor.drill.proxy import CLOSE, DROP, PASS, Answer, Api, Decision, Exchange, Lie, Place
 from monitor.drill.proxy.edits import acknowledged, answer, change_acknowledged, change_produced, produced
 from monitor.drill.proxy.records import Batch, batch_of
 from probes.records.tag import Encoder, read
@@ -34,40 +20,38 @@ AHEAD = 100_000
 """How far beyond a writer's numbers a forged record lies."""
 
 
+@dataclass(eq=False, kw_only=True)
 class CopyElsewhere(Lie):
     """A copy of an accepted batch is appended, without producer id, to a partition that it was not sent to."""
 
     apis = frozenset({Api.PRODUCE})
 
-    def __init__(self, to: int, where: Where = EVERYWHERE, when: When = ALWAYS, **options: Any) -> None:
-        super().__init__(where, when, **options)
-        self._to = to
+    to: int
 
     async def on_response(self, exchange: Exchange) -> Decision:
         for place, batches in produced(exchange).items():
-            if place not in self.where or place.partition == self._to or not self.turn():
+            if place not in self.where or place.partition == self.to or not self.turn():
                 continue
-            other = Place(place.topic, self._to)
+            other = Place(place.topic, self.to)
             offset = await self.side.produce(other, [batch.without_producer() for batch in batches])
             self.did(f"appended a copy to {other}", exchange, place, copy=offset)
         return PASS
 
 
+@dataclass(eq=False, kw_only=True)
 class CopyLater(Lie):
     """Accepted batches are appended once more, without producer id, when `behind` others have been accepted."""
 
     apis = frozenset({Api.PRODUCE})
 
-    def __init__(self, behind: int, where: Where = EVERYWHERE, when: When = ALWAYS, **options: Any) -> None:
-        super().__init__(where, when, **options)
-        self._behind = behind
-        self._kept: deque[tuple[Place, list[Batch]]] = deque()
+    behind: int
+    _kept: deque[tuple[Place, list[Batch]]] = field(default_factory=deque, init=False)
 
     async def on_response(self, exchange: Exchange) -> Decision:
         for place, batches in produced(exchange).items():
             if place in self.where:
                 self._kept.append((place, [batch.without_producer() for batch in batches]))
-        while len(self._kept) > self._behind:
+        while len(self._kept) > self.behind:
             place, batches = self._kept.popleft()
             if self.turn():
                 offset = await self.side.produce(place, batches)
@@ -75,6 +59,7 @@ class CopyLater(Lie):
         return PASS
 
 
+@dataclass(eq=False, kw_only=True)
 class Exchanged(Lie):
     """The records of two batches that follow each other are exchanged, and their acknowledged offsets with them.
 
@@ -84,10 +69,8 @@ class Exchanged(Lie):
 
     apis = frozenset({Api.PRODUCE})
 
-    def __init__(self, where: Where = EVERYWHERE, when: When = ALWAYS, **options: Any) -> None:
-        super().__init__(where, when, **options)
-        self._kept: Exchange | None = None
-        self._first: int | None = None
+    _kept: Exchange | None = field(default=None, init=False)
+    _first: int | None = field(default=None, init=False)
 
     async def on_request(self, exchange: Exchange) -> Decision:
         ((place, batches),) = produced(exchange).items()
@@ -119,12 +102,14 @@ class Exchanged(Lie):
         return PASS
 
 
+@dataclass(eq=False, kw_only=True)
 class NeverAnswered(Lie):
     """Requests are taken, and neither forwarded nor answered."""
 
-    def __init__(self, api: int, where: Where = EVERYWHERE, when: When = ALWAYS, **options: Any) -> None:
-        super().__init__(where, when, **options)
-        self.apis = frozenset({api})  # type: ignore[misc]
+    api: int
+
+    def __post_init__(self) -> None:
+        self.apis = frozenset({self.api})  # type: ignore[misc]  # to others a constant of their class
 
     async def on_request(self, exchange: Exchange) -> Decision:
         if not self.turn():
@@ -133,16 +118,15 @@ class NeverAnswered(Lie):
         return DROP
 
 
+@dataclass(eq=False, kw_only=True)
 class ReusedSequence(Lie):
     """A batch re-uses its predecessor's sequence numbers, and later ones are shifted: the broker takes it for what it
     has already, acknowledges it, and keeps nothing of it."""
 
     apis = frozenset({Api.PRODUCE})
 
-    def __init__(self, where: Where = EVERYWHERE, when: When = ALWAYS, **options: Any) -> None:
-        super().__init__(where, when, **options)
-        self._shift: dict[tuple[Place, int], int] = {}
-        self._last: dict[tuple[Place, int], tuple[int, int]] = {}
+    _shift: dict[tuple[Place, int], int] = field(default_factory=dict, init=False)
+    _last: dict[tuple[Place, int], tuple[int, int]] = field(default_factory=dict, init=False)
 
     async def on_request(self, exchange: Exchange) -> Decision:
         def renumbered(place: Place, batches: list[Any]) -> list[Any] | None:
@@ -185,15 +169,14 @@ class Forged(Lie):
         return PASS
 
 
+@dataclass(eq=False, kw_only=True)
 class DropProduceResponse(Lie):
     """The broker appends, the acknowledgement is lost. With `close` the connection goes with it, and the client retries
     at once instead of waiting for its request to time out."""
 
     apis = frozenset({Api.PRODUCE})
 
-    def __init__(self, where: Where = EVERYWHERE, when: When = ALWAYS, *, close: bool = True, **options: Any) -> None:
-        super().__init__(where, when, **options)
-        self._decision: Decision = CLOSE if close else DROP
+    close: bool = True
 
     async def on_response(self, exchange: Exchange) -> Decision:
         told = acknowledged(exchange)
@@ -201,18 +184,17 @@ class DropProduceResponse(Lie):
             return PASS  # where nothing was appended, a leader that is not ready say, there is nothing to lose
         for place, result in told.items():
             self.did("dropped the acknowledgement", exchange, place, base_offset=result.base_offset)
-        return self._decision
+        return CLOSE if self.close else DROP
 
 
+@dataclass(eq=False, kw_only=True)
 class LateProduceResponse(Lie):
     """The broker appends, and what it answers is kept until `lost` is set; then it is lost, and the connection with it:
     the client sends the batch again. What that is refused for is an act, too."""
 
     apis = frozenset({Api.PRODUCE})
 
-    def __init__(self, where: Where = EVERYWHERE, when: When = ALWAYS, **options: Any) -> None:
-        super().__init__(where, when, **options)
-        self.lost = threading.Event()
+    lost: threading.Event = field(default_factory=threading.Event, init=False)
 
     async def on_response(self, exchange: Exchange) -> Decision:
         told = acknowledged(exchange)
@@ -228,60 +210,48 @@ class LateProduceResponse(Lie):
         return CLOSE
 
 
+@dataclass(eq=False, kw_only=True)
 class AnswerProduceWith(Lie):
     """The client is told `error`, whether the broker has appended the batch (`forward`) or never saw it."""
 
     apis = frozenset({Api.PRODUCE})
 
-    def __init__(
-        self,
-        error: ErrorCode,
-        where: Where = EVERYWHERE,
-        when: When = ALWAYS,
-        *,
-        forward: bool = True,
-        **options: Any,
-    ) -> None:
-        super().__init__(where, when, **options)
-        self._error = error
-        self._forward = forward
+    error: ErrorCode
+    forward: bool = True
 
     async def on_request(self, exchange: Exchange) -> Decision:
-        if self._forward or not self.turn():
+        if self.forward or not self.turn():
             return PASS
-        self.did(f"answered {self._error.name}, forwarded nothing", exchange)
-        return Answer(answer(exchange, self._error, base_offset=-1))
+        self.did(f"answered {self.error.name}, forwarded nothing", exchange)
+        return Answer(answer(exchange, self.error, base_offset=-1))
 
     async def on_response(self, exchange: Exchange) -> Decision:
-        if not self._forward or not self.turn():
+        if not self.forward or not self.turn():
             return PASS
 
         def fail(place: Place, result: Any) -> Any:
             if place not in self.where or result.error_code is not ErrorCode.none:
                 return None
-            self.did(f"answered {self._error.name}", exchange, place, base_offset=result.base_offset)
-            return replace(result, error_code=self._error, base_offset=-1)
+            self.did(f"answered {self.error.name}", exchange, place, base_offset=result.base_offset)
+            return replace(result, error_code=self.error, base_offset=-1)
 
         change_acknowledged(exchange, fail)
         return PASS
 
 
+@dataclass(eq=False, kw_only=True)
 class ChangeAckOffset(Lie):
     """The acknowledged base offset is another's: `change` makes it of the real one."""
 
     apis = frozenset({Api.PRODUCE})
 
-    def __init__(
-        self, change: Callable[[int], int], where: Where = EVERYWHERE, when: When = ALWAYS, **options: Any
-    ) -> None:
-        super().__init__(where, when, **options)
-        self._change = change
+    change: Callable[[int], int]
 
     async def on_response(self, exchange: Exchange) -> Decision:
         def other(place: Place, result: Any) -> Any:
             if place not in self.where or result.error_code is not ErrorCode.none or not self.turn():
                 return None
-            told = self._change(result.base_offset)
+            told = self.change(result.base_offset)
             self.did("acknowledged another offset", exchange, place, real=result.base_offset, told=told)
             return replace(result, base_offset=told)
 

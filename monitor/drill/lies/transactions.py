@@ -3,44 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 from kio.schema.errors import ErrorCode
 
-from monitor.drill.proxy import (
-    ALWAYS,
-    EVERYWHERE,
-    PASS,
-    Answer,
-    Api,
-    Decision,
-    Exchange,
-    Lie,
-    Place,
-    SideTransaction,
-    When,
-    Where,
-    answer,
-)
+from monitor.drill.proxy import PASS, Answer, Api, Decision, Exchange, Lie, Place, SideTransaction, answer
 from monitor.drill.proxy.edits import change_produced, produced
 from monitor.drill.proxy.records import Batch
 
 
+@dataclass(eq=False, kw_only=True)
 class CommitSays(Lie):
     """A commit takes effect, and the client is told an error."""
 
     apis = frozenset({Api.END_TXN})
 
-    def __init__(self, error: ErrorCode, where: Where = EVERYWHERE, when: When = ALWAYS, **options: Any) -> None:
-        super().__init__(where, when, **options)
-        self._error = error
+    error: ErrorCode
 
     async def on_response(self, exchange: Exchange) -> Decision:
         good = exchange.response.error_code is ErrorCode.none
         if exchange.request.committed and good and self.turn():
-            exchange.response = replace(exchange.response, error_code=self._error)
-            self.did(f"answered a commit {self._error.name}", exchange)
+            exchange.response = replace(exchange.response, error_code=self.error)
+            self.did(f"answered a commit {self.error.name}", exchange)
         return PASS
 
 
@@ -56,6 +40,7 @@ class SwallowCommit(Lie):
         return PASS
 
 
+@dataclass(eq=False, kw_only=True)
 class LateProduce(Lie):
     """A batch of a transaction that aborts is kept, acknowledged to the client, and appended later.
 
@@ -65,20 +50,18 @@ class LateProduce(Lie):
 
     apis = frozenset({Api.PRODUCE, Api.END_TXN})
 
-    def __init__(self, where: Where = EVERYWHERE, when: When = ALWAYS, *, inside_next: bool, **options: Any) -> None:
-        super().__init__(where, when, **options)
-        self._inside_next = inside_next
-        self._aborts_next = False
-        self._kept: tuple[Place, Exchange] | None = None
-        self._end = 0
-        self._ended = False
+    inside_next: bool
+    _aborts_next: bool = field(default=False, init=False)
+    _kept: tuple[Place, Exchange] | None = field(default=None, init=False)
+    _end: int = field(default=0, init=False)
+    _ended: bool = field(default=False, init=False)
 
     async def on_request(self, exchange: Exchange) -> Decision:
         if exchange.api == Api.END_TXN:
             return PASS
         ((place, _),) = produced(exchange).items()
         if self._kept is not None:
-            if self._inside_next and self._ended and place == self._kept[0]:
+            if self.inside_next and self._ended and place == self._kept[0]:
                 await self._deliver("inside the next transaction")
             return PASS
         if not self._aborts_next or not self.turn():
@@ -92,7 +75,7 @@ class LateProduce(Lie):
             return PASS
         self._aborts_next = bool(exchange.request.committed)
         self._ended = True
-        if self._kept is not None and not self._inside_next:
+        if self._kept is not None and not self.inside_next:
             # The end is answered before its markers are written; a batch that came before them would be ended by them.
             while await self.side.offset(self._kept[0]) <= self._end:
                 await asyncio.sleep(0.05)
@@ -107,16 +90,15 @@ class LateProduce(Lie):
         self.did(f"delivered a batch {when}: {part.error_code.name}", exchange, place, offset=part.base_offset)
 
 
+@dataclass(eq=False, kw_only=True)
 class LoseInTransaction(Lie):
     """A batch goes to a transaction of the proxy's own, which aborts; the client hears the offset that it got there.
     The sequence numbers of the client's later batches are lowered, so that the broker misses nothing."""
 
     apis = frozenset({Api.PRODUCE})
 
-    def __init__(self, where: Where = EVERYWHERE, when: When = ALWAYS, **options: Any) -> None:
-        super().__init__(where, when, **options)
-        self._shift: dict[tuple[Place, int, int], int] = {}
-        self._own: SideTransaction | None = None
+    _shift: dict[tuple[Place, int, int], int] = field(default_factory=dict, init=False)
+    _own: SideTransaction | None = field(default=None, init=False)
 
     async def on_request(self, exchange: Exchange) -> Decision:
         ((place, (batch,)),) = produced(exchange).items()
@@ -156,15 +138,14 @@ class Unfenced(Lie):
         return Answer(answer(exchange, base_offset=offset))
 
 
+@dataclass(eq=False, kw_only=True)
 class ServeZombies(Lie):
     """What an earlier life of a transactional id asks is forwarded as if the latest one had asked."""
 
     apis = frozenset({Api.INIT_PRODUCER_ID, Api.ADD_PARTITIONS_TO_TXN, Api.ADD_OFFSETS_TO_TXN, Api.END_TXN})
     _PREFIXES = ("", "v3_and_below_")
 
-    def __init__(self, where: Where = EVERYWHERE, when: When = ALWAYS, **options: Any) -> None:
-        super().__init__(where, when, **options)
-        self._latest: dict[str, int] = {}
+    _latest: dict[str, int] = field(default_factory=dict, init=False)
 
     async def on_request(self, exchange: Exchange) -> Decision:
         for prefix in self._PREFIXES:
@@ -195,6 +176,7 @@ class FakedInit(Lie):
         return Answer(answer(exchange, producer_id=made.producer_id, producer_epoch=made.epoch))
 
 
+@dataclass(eq=False, kw_only=True)
 class HoldEndTxn(Lie):
     """A copy of EndTxn reaches the broker late: when the first Produce of the same producer's next transaction has been
     acknowledged. The original is forwarded in time, as a client that had retried would have seen it.
@@ -204,22 +186,18 @@ class HoldEndTxn(Lie):
 
     apis = frozenset({Api.END_TXN, Api.PRODUCE})
 
-    def __init__(
-        self, where: Where = EVERYWHERE, when: When = ALWAYS, *, committed: bool = True, **options: Any
-    ) -> None:
-        super().__init__(where, when, **options)
-        self._committed = committed
-        self._held: dict[str, Exchange] = {}
+    committed: bool = True
+    _held: dict[str, Exchange] = field(default_factory=dict, init=False)
 
     async def on_request(self, exchange: Exchange) -> Decision:
-        if exchange.api == Api.END_TXN and exchange.request.committed is self._committed and self.turn():
+        if exchange.api == Api.END_TXN and exchange.request.committed is self.committed and self.turn():
             self._held[str(exchange.transactional_id)] = exchange
-            self.did("kept a copy of EndTxn", exchange, committed=self._committed)
+            self.did("kept a copy of EndTxn", exchange, committed=self.committed)
         return PASS
 
     async def on_response(self, exchange: Exchange) -> Decision:
         name = exchange.transactional_id
         if exchange.api == Api.PRODUCE and name in self._held:
             answer = (await self.side.resend(self._held.pop(name))).error_code.name
-            self.did("delivered the copy of EndTxn", exchange, committed=self._committed, answer=answer)
+            self.did("delivered the copy of EndTxn", exchange, committed=self.committed, answer=answer)
         return PASS

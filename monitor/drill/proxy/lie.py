@@ -125,8 +125,10 @@ class Act:
     facts: dict[str, Any] = field(default_factory=dict)
 
 
+@dataclass(eq=False)
 class Lie:
-    """The base of all lies. A subclass names its `apis` and overrides one or both hooks.
+    """The base of all lies. A subclass names its `apis` and overrides one or both hooks. What
+    else it has to be told, and what it keeps, are fields (`kw_only`).
 
     Hooks run on the proxy's event loop, for one request of a connection at a time. They may wait; what comes behind on
     the same connection waits with them. A hook is called for exchanges that `apis` and `where` mean, while the lie is
@@ -135,23 +137,16 @@ class Lie:
 
     apis: ClassVar[frozenset[int]] = frozenset()
 
-    def __init__(
-        self,
-        where: Where = EVERYWHERE,
-        when: When = ALWAYS,
-        *,
-        armed: bool = True,
-        only_if: Callable[[Exchange], bool] | None = None,
-    ) -> None:
-        self.where = where
-        self.when = when
-        self.armed = armed
-        self.acts: list[Act] = []
-        self._only_if = only_if
-        self._seen = self._taken = 0
-        self._acted = threading.Condition()
-        self._teller: Teller | None = None
-        self._random = random.Random(0)
+    where: Where = EVERYWHERE
+    when: When = ALWAYS
+    armed: bool = field(default=True, kw_only=True)
+    only_if: Callable[[Exchange], bool] | None = field(default=None, kw_only=True)
+    acts: list[Act] = field(default_factory=list, init=False)
+    _seen: int = field(default=0, init=False)
+    _taken: int = field(default=0, init=False)
+    _acted: threading.Condition = field(default_factory=threading.Condition, init=False)
+    _teller: Teller | None = field(default=None, init=False)
+    _random: random.Random = field(default_factory=lambda: random.Random(0), init=False)
 
     async def on_request(self, exchange: Exchange) -> Decision:
         """Called before a request is forwarded. `exchange.request` may be set to another."""
@@ -191,7 +186,7 @@ class Lie:
         if not self.armed or exchange.api not in self.apis:
             return False
         told = exchange.api != Api.FETCH or exchange.response_frame is not None
-        return self.where.means(exchange, places=told) and (self._only_if is None or self._only_if(exchange))
+        return self.where.means(exchange, places=told) and (self.only_if is None or self.only_if(exchange))
 
     @property
     def _told_by(self) -> Teller:

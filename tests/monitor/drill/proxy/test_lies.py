@@ -53,7 +53,7 @@ def test_an_acknowledgement_that_is_never_answered(kafka: LocalKafka) -> None:
 
 @pytest.mark.parametrize(("forward", "stands"), [(True, [b"a", b"b"]), (False, [b"b"])])
 def test_an_error_instead_of_the_truth(kafka: LocalKafka, forward: bool, stands: list[bytes]) -> None:
-    lie = AnswerProduceWith(ErrorCode.invalid_record, when=ONCE, forward=forward)
+    lie = AnswerProduceWith(error=ErrorCode.invalid_record, when=ONCE, forward=forward)
     with Proxy(kafka.bootstrap, [lie]) as proxy:
         name = topic(kafka.bootstrap)
         client = producer(proxy.bootstrap, enable_idempotence=False)
@@ -63,7 +63,7 @@ def test_an_error_instead_of_the_truth(kafka: LocalKafka, forward: bool, stands:
 
 
 def test_another_offset_is_acknowledged(kafka: LocalKafka) -> None:
-    lie = ChangeAckOffset(lambda real: real + 100, Where(partitions={1}), When(after=1))
+    lie = ChangeAckOffset(Where(partitions={1}), When(after=1), change=lambda real: real + 100)
     with Proxy(kafka.bootstrap, [lie]) as proxy:
         name = topic(kafka.bootstrap, partitions=2)
         client = producer(proxy.bootstrap)
@@ -179,9 +179,9 @@ def test_a_late_end_is_fenced_from_a_client_with_the_newer_transactions(kafka: L
 
 
 def test_a_lie_is_told_only_while_it_is_armed_and_where_it_is_meant(kafka: LocalKafka) -> None:
-    by_name = ChangeAckOffset(lambda real: 7, Where(topic="drill-*", transactional_id="none"))
-    by_topic = ChangeAckOffset(lambda real: 8, Where(topic="other-*"))
-    on_call = ChangeAckOffset(lambda real: 9, only_if=lambda exchange: exchange.version >= 3, armed=False)
+    by_name = ChangeAckOffset(Where(topic="drill-*", transactional_id="none"), change=lambda real: 7)
+    by_topic = ChangeAckOffset(Where(topic="other-*"), change=lambda real: 8)
+    on_call = ChangeAckOffset(change=lambda real: 9, only_if=lambda exchange: exchange.version >= 3, armed=False)
     with Proxy(kafka.bootstrap, [by_name, by_topic, on_call]) as proxy:
         name = topic(kafka.bootstrap)
         client = producer(proxy.bootstrap)
