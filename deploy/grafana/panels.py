@@ -46,15 +46,10 @@ def availability(what: str, failures: str, selector: str, window: str = "$__rang
 
 
 def number(
-    title: str,
-    description: str,
-    unit: Unit,
-    query: str,
-    *,
-    good_below: float | None = None,
-    bad_from: float | None = None,
+    title: str, description: str, unit: Unit, query: str, limits: tuple[float, float] | None = None
 ) -> stat.Panel:
-    """One number; green below `good_below` and red from `bad_from` on, or the other way round where that is less."""
+    """One number; green below the first of the `limits` and red from the other on, or the other way round where that is
+    less."""
     panel = (
         stat.Panel()
         .title(title)
@@ -69,8 +64,8 @@ def number(
     )
     if unit == "percentunit":
         panel = panel.decimals(3)
-    if good_below is not None and bad_from is not None:
-        panel = panel.thresholds(_thresholds(good_below, bad_from))
+    if limits is not None:
+        panel = panel.thresholds(_thresholds(*limits))
     return panel
 
 
@@ -83,7 +78,7 @@ def _thresholds(good: float, bad: float) -> dashboard.ThresholdsConfig:
     return dashboard.ThresholdsConfig().mode(models.ThresholdsMode.ABSOLUTE).steps(steps)
 
 
-def lines(title: str, description: str, unit: Unit, queries: list[Query]) -> timeseries.Panel:
+def lines(title: str, description: str, unit: Unit, *queries: Query) -> timeseries.Panel:
     """Lines over time, half a screen wide."""
     panel = (
         timeseries.Panel()
@@ -115,14 +110,8 @@ def lines(title: str, description: str, unit: Unit, queries: list[Query]) -> tim
 def available(title: str, what: str, failures: str) -> Panel:
     """The share of tries that did not fail; the counters without `offsetwatch_` and `_total`."""
     query = availability(f"offsetwatch_{what}", f"offsetwatch_{failures}", HERE)
-    return number(
-        title,
-        "One less the share that failed, in the time shown.",
-        "percentunit",
-        query,
-        good_below=0.9995,
-        bad_from=0.999,
-    )
+    words = "One less the share that failed, in the time shown."
+    return number(title, words, "percentunit", query, (0.9995, 0.999))
 
 
 def board(uid: str, title: str, description: str, *, topic: bool = False) -> dashboard.Dashboard:

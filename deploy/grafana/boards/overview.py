@@ -28,40 +28,35 @@ def _safety() -> list[Panel]:
             "Findings that the policy calls critical or warnings, in the time shown.",
             "short",
             f'sum(increase(offsetwatch_findings_total{{{HERE}, kind="violation", {JUDGED}}}[$__range]))',
-            good_below=0.5,
-            bad_from=0.5,
+            (0.5, 0.5),
         ),
         number(
             "Conditions open",
             "What is wrong now, and may end. `offsetwatch findings` lists it.",
             "short",
             f"sum(offsetwatch_conditions_open{{{HERE}, {JUDGED}}})",
-            good_below=1,
-            bad_from=1,
+            (1, 1),
         ),
         number(
             "Lost records",
             "Acknowledged and proven gone, in the time shown.",
             "short",
             f"sum(increase(offsetwatch_lost_records_total{{{HERE}}}[$__range]))",
-            good_below=0.5,
-            bad_from=0.5,
+            (0.5, 0.5),
         ),
         number(
             "Duplicated records",
             "At two or more offsets, in the time shown.",
             "short",
             f"sum(increase(offsetwatch_duplicated_records_total{{{HERE}}}[$__range]))",
-            good_below=0.5,
-            bad_from=0.5,
+            (0.5, 0.5),
         ),
         number(
             "Age of the evidence",
             "The newest row that was checked. Where it is old, nothing here says anything.",
             "s",
             f"max(offsetwatch_evidence_age_seconds{{{HERE}}})",
-            good_below=30,
-            bad_from=300,
+            (30, 300),
         ),
         number(
             "Brokers that lead",
@@ -91,25 +86,25 @@ def _latency_and_failures() -> list[Panel]:
             "Produce latency",
             "From handing a record to the producer until its acknowledgement.",
             "s",
-            quantiles("offsetwatch_produce_latency_seconds", HERE),
+            *quantiles("offsetwatch_produce_latency_seconds", HERE),
         ),
         lines(
             "End-to-end latency",
             "From handing a record to the producer until it is polled at read_committed.",
             "s",
-            quantiles("offsetwatch_end_to_end_latency_seconds", HERE),
+            *quantiles("offsetwatch_end_to_end_latency_seconds", HERE),
         ),
         lines(
             "End-to-end latency by leader",
             "The slowest percent. One broker that stands out is slow, or far away.",
             "s",
-            quantiles("offsetwatch_end_to_end_latency_seconds", HERE, "broker"),
+            *quantiles("offsetwatch_end_to_end_latency_seconds", HERE, "broker"),
         ),
         lines(
             "Failures",
             "Records a second that were not acknowledged, not read in time, or came too late.",
             "reqps",
-            [
+            *(
                 Query(f"sum(rate(offsetwatch_{name}_total{{{HERE}}}[$__rate_interval]))", words)
                 for name, words in (
                     ("produce_record_failures", "not written"),
@@ -117,28 +112,26 @@ def _latency_and_failures() -> list[Panel]:
                     ("end_to_end_record_failures", "not back in time"),
                     ("end_to_end_delayed_records", "back too late"),
                 )
-            ],
+            ),
         ),
         lines(
             "Since the last success",
             "Seconds since an operation was last seen to succeed. Rebalances are rare.",
             "s",
-            [
-                Query(
-                    "time() - max by (operation) (offsetwatch_last_success_timestamp_seconds"
-                    f'{{{HERE}, operation!="rebalance"}})',
-                    "{{operation}}",
-                )
-            ],
+            Query(
+                "time() - max by (operation) (offsetwatch_last_success_timestamp_seconds"
+                f'{{{HERE}, operation!="rebalance"}})',
+                "{{operation}}",
+            ),
         ),
         lines(
             "Error budget burn",
             "Share of failures over an hour by the budget of 0.1 %: 1 spends it in a month, 14.4 pages.",
             "short",
-            [
+            *(
                 Query(f"offsetwatch:{what}_errors:ratio_rate1h{{{HERE}}} / 0.001", words)
                 for what, words in (("produce", "produce"), ("end_to_end", "end to end"))
-            ],
+            ),
         ),
     ]
 
@@ -150,18 +143,16 @@ def _found() -> list[Panel]:
             "Findings",
             "New findings by anomaly, the most frequent.",
             "short",
-            [
-                Query(
-                    "topk(8, sum by (anomaly) (increase(offsetwatch_findings_total"
-                    f"{{{HERE}, {JUDGED}}}[$__rate_interval])))",
-                    "{{anomaly}}",
-                )
-            ],
+            Query(
+                "topk(8, sum by (anomaly) (increase(offsetwatch_findings_total"
+                f"{{{HERE}, {JUDGED}}}[$__rate_interval])))",
+                "{{anomaly}}",
+            ),
         ),
         lines(
             "Open conditions",
             "By name, those with the most places.",
             "short",
-            [Query(f"topk(8, sum by (anomaly) (offsetwatch_conditions_open{{{HERE}, {JUDGED}}}))", "{{anomaly}}")],
+            Query(f"topk(8, sum by (anomaly) (offsetwatch_conditions_open{{{HERE}, {JUDGED}}}))", "{{anomaly}}"),
         ),
     ]

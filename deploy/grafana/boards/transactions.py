@@ -61,8 +61,7 @@ def _endings() -> list[Panel]:
             "Were to be committed, and certainly were not; in the time shown.",
             "short",
             _number_of("failed"),
-            good_below=0.5,
-            bad_from=10,
+            (0.5, 10),
         ),
         number(
             "Of unknown outcome",
@@ -81,16 +80,14 @@ def _endings() -> list[Panel]:
             "Of a transaction.",
             "s",
             f'time() - max(offsetwatch_last_success_timestamp_seconds{{{HERE}, operation="transaction-commit"}})',
-            good_below=60,
-            bad_from=300,
+            (60, 300),
         ),
         number(
             "Findings about transactions",
             "Dirty reads, torn transactions, cycles; in the time shown.",
             "short",
             f"sum(increase(offsetwatch_findings_total{{{HERE}, {JUDGED}, {OF_TRANSACTIONS}}}[$__range]))",
-            good_below=0.5,
-            bad_from=0.5,
+            (0.5, 0.5),
         ),
     ]
 
@@ -102,30 +99,27 @@ def _endings_over_time() -> list[Panel]:
             "Commit latency",
             "From the call until it returns.",
             "s",
-            quantiles("offsetwatch_transaction_commit_latency_seconds", HERE),
+            *quantiles("offsetwatch_transaction_commit_latency_seconds", HERE),
         ),
         lines(
             "Outcomes",
             "Transactions a second.",
             "reqps",
-            [Query(_ended(outcome), words) for outcome, words in OUTCOMES],
+            *(Query(_ended(outcome), words) for outcome, words in OUTCOMES),
         ),
         lines(
             "Held back by open transactions",
             "Offsets between the last stable offset and the log's end, of each topic's worst partition.",
             "short",
-            [Query(f"offsetwatch_topic_unstable_records{{{HERE}}}", "{{topic}}")],
+            Query(f"offsetwatch_topic_unstable_records{{{HERE}}}", "{{topic}}"),
         ),
         lines(
             "Records of aborted transactions",
             "Written and never to be seen, records a second.",
             "reqps",
-            [
-                Query(
-                    f"sum by (kind) (rate(offsetwatch_probe_records_aborted_total{{{HERE}}}[$__rate_interval]))",
-                    "{{kind}}",
-                )
-            ],
+            Query(
+                f"sum by (kind) (rate(offsetwatch_probe_records_aborted_total{{{HERE}}}[$__rate_interval]))", "{{kind}}"
+            ),
         ),
     ]
 
@@ -137,27 +131,25 @@ def _coordinators() -> list[Panel]:
             "Offset commit latency",
             "From the request until its answer.",
             "s",
-            quantiles("offsetwatch_offset_commit_latency_seconds", HERE),
+            *quantiles("offsetwatch_offset_commit_latency_seconds", HERE),
         ),
         lines(
             "Rebalances",
             "How long a member was without partitions, of all since the probes began: they are rare.",
             "s",
-            quantiles_so_far("offsetwatch_rebalance_duration_seconds", HERE),
+            *quantiles_so_far("offsetwatch_rebalance_duration_seconds", HERE),
         ),
         lines(
             "Offset commits",
             "A second.",
             "reqps",
-            [
-                Query(f"sum(rate(offsetwatch_offset_commits_total{{{HERE}}}[$__rate_interval]))", "tried"),
-                Query(f"sum(rate(offsetwatch_offset_commit_failures_total{{{HERE}}}[$__rate_interval]))", "failed"),
-            ],
+            Query(f"sum(rate(offsetwatch_offset_commits_total{{{HERE}}}[$__rate_interval]))", "tried"),
+            Query(f"sum(rate(offsetwatch_offset_commit_failures_total{{{HERE}}}[$__rate_interval]))", "failed"),
         ),
         lines(
             "Metadata latency",
             "Describing the probe topics, once a second.",
             "s",
-            quantiles("offsetwatch_metadata_latency_seconds", HERE),
+            *quantiles("offsetwatch_metadata_latency_seconds", HERE),
         ),
     ]
