@@ -23,6 +23,8 @@ from rules.vocabulary.finding import FINDING_SCHEMA
 
 _TIME: Final = pa.timestamp("us", tz="UTC")
 
+_CHECKPOINT_INTERVAL: Final = 100
+
 STATISTICS: Final = "delta.dataSkippingStatsColumns"
 """Delta's property: of which columns the table's log tells bounds, separated by commas."""
 
@@ -188,18 +190,16 @@ CYCLE_SEARCH: Final = _documented(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class TableSpec:
     """One table: where it lies below the tables' root, its columns, and how long its past is kept.
 
-    `log_retention` bounds the number of commit files: at one commit a second, two hours are 7,200 of them."""
+    `kept` bounds the number of commit files: at one commit a second, two hours are 7,200 of them."""
 
     name: str
     schema: pa.Schema
+    kept: timedelta
     description: str
-    log_retention: timedelta
-    file_retention: timedelta
-    checkpoint_interval: int
 
     @property
     def properties(self) -> dict[str, str]:
@@ -207,96 +207,46 @@ class TableSpec:
 
         Of the columns that are not named as having statistics, delta-rs takes every value to be outside of all files
         once the log has a checkpoint, and finds no row by them (its issue 3201)."""
+        kept = f"interval {int(self.kept.total_seconds())} seconds"
         times = ",".join(field.name for field in self.schema if pa.types.is_timestamp(field.type))
         return {
             **({STATISTICS: times} if times else {"delta.dataSkippingNumIndexedCols": "0"}),
-            "delta.checkpointInterval": str(self.checkpoint_interval),
-            "delta.logRetentionDuration": _interval(self.log_retention),
-            "delta.deletedFileRetentionDuration": _interval(self.file_retention),
+            "delta.checkpointInterval": str(_CHECKPOINT_INTERVAL),
+            "delta.logRetentionDuration": kept,
+            "delta.deletedFileRetentionDuration": kept,
             "delta.enableExpiredLogCleanup": "true",
         }
 
 
-def _interval(duration: timedelta) -> str:
-    return f"interval {int(duration.total_seconds())} seconds"
-
-
 _HOUR: Final = timedelta(hours=1)
+_WEEK: Final = timedelta(days=7)
 
 SPECS: Final[Mapping[str, TableSpec]] = {
     spec.name: spec
     for spec in (
+        TableSpec("findings", FINDINGS, _WEEK, "Every event in the life of a finding, append-only."),
+        TableSpec("partition_state", PARTITION_STATE, _HOUR, "The current state of every partition, one row each."),
+        TableSpec("readers", READERS, _HOUR, "The current position of every reader, one row per reader and partition."),
+        TableSpec("rejected", REJECTED, _WEEK, "Rows of the probe log that could not be understood, with the reason."),
+        TableSpec("transactions", TRANSACTIONS, _WEEK, "What became of each indefinite transaction."),
+        TableSpec("across", ACROSS, _HOUR, "The state of the checks across partitions: what each batch changed of it."),
         TableSpec(
-            name="findings",
-            schema=FINDINGS,
-            checkpoint_interval=100,
-            log_retention=timedelta(days=7),
-            file_retention=timedelta(days=7),
-            description="Every event in the life of a finding, append-only.",
+            "lookups",
+            LOOKUPS,
+            _WEEK,
+            "Ok transactions of which a value is absent: a row when others are looked up, one when known.",
         ),
         TableSpec(
-            name="partition_state",
-            schema=PARTITION_STATE,
-            checkpoint_interval=100,
-            log_retention=_HOUR,
-            file_retention=_HOUR,
-            description="The current state of every partition, one row each.",
+            "rechecks",
+            RECHECKS,
+            _WEEK,
+            "Ranges of offsets that two readers saw differently: one row when asked, one when answered.",
         ),
         TableSpec(
-            name="readers",
-            schema=READERS,
-            checkpoint_interval=100,
-            log_retention=_HOUR,
-            file_retention=_HOUR,
-            description="The current position of every reader, one row per reader and partition.",
-        ),
-        TableSpec(
-            name="rejected",
-            schema=REJECTED,
-            checkpoint_interval=100,
-            log_retention=timedelta(days=7),
-            file_retention=timedelta(days=7),
-            description="Rows of the probe log that could not be understood, with the reason.",
-        ),
-        TableSpec(
-            name="transactions",
-            schema=TRANSACTIONS,
-            checkpoint_interval=100,
-            log_retention=timedelta(days=7),
-            file_retention=timedelta(days=7),
-            description="What became of each indefinite transaction.",
-        ),
-        TableSpec(
-            name="across",
-            schema=ACROSS,
-            checkpoint_interval=100,
-            log_retention=_HOUR,
-            file_retention=_HOUR,
-            description="The state of the checks across partitions: what each batch changed of it.",
-        ),
-        TableSpec(
-            name="lookups",
-            schema=LOOKUPS,
-            checkpoint_interval=100,
-            log_retention=timedelta(days=7),
-            file_retention=timedelta(days=7),
-            description="Ok transactions of which a value is absent: a row when others are looked up, one when known.",
-        ),
-        TableSpec(
-            name="rechecks",
-            schema=RECHECKS,
-            checkpoint_interval=100,
-            log_retention=timedelta(days=7),
-            file_retention=timedelta(days=7),
-            description="Ranges of offsets that two readers saw differently: one row when asked, one when answered.",
-        ),
-        TableSpec(
-            name="cycle_search",
-            schema=CYCLE_SEARCH,
-            checkpoint_interval=100,
-            log_retention=_HOUR,
-            file_retention=_HOUR,
-            description="How far dependency cycles have been searched, one row, replaced by each search.",
+            "cycle_search",
+            CYCLE_SEARCH,
+            _HOUR,
+            "How far dependency cycles have been searched, one row, replaced by each search.",
         ),
     )
 }
