@@ -124,6 +124,19 @@ class LifeLog:
             **fields,
         )
 
+    def rows_of(
+        self,
+        each: Mapping[Partition, Mapping[str, Any]],
+        f: Function,
+        type: Outcome,
+        op: int,
+        invoked: Instant,
+        completed: Instant | None = None,
+        **fields: Any,
+    ) -> list[Slice]:
+        """One operation's rows, a `row` for each of these partitions: with `fields`, and what is said of it alone."""
+        return [self.row(where, f, type, op, invoked, completed, **fields, **own) for where, own in each.items()]
+
     def everywhere(
         self,
         f: Function,
@@ -140,11 +153,9 @@ class LifeLog:
         op = self.next_op()
         if f == "start":
             self._start = fields
-        return [
-            self.row(where, f, type, op, invoked, completed, **fields, **(each(where) if each else {}))
-            for where in self._places
-            if among is None or where in among
-        ]
+        places = [where for where in self._places if among is None or where in among]
+        own = {where: each(where) if each else {} for where in places}
+        return self.rows_of(own, f, type, op, invoked, completed, **fields)
 
     def opened(self, op: int, rows: Sequence[Slice]) -> None:
         """The operation's requests are about to leave; called again, the rows replace the earlier ones. It goes on: it

@@ -37,6 +37,17 @@ class Polled:
         """How many records are told of, in runs and one by one."""
         return self.count - self.irregular + len(self.decoded.irregular)
 
+    def columns(self, before: int | None, after: int | None) -> dict[str, Any]:
+        """What the row of a poll says of them, between these positions of its consumer."""
+        return {
+            "polled": self.decoded.runs,
+            "irregular": self.decoded.irregular,
+            "altered": self.altered,
+            "epochs": self.epochs,
+            "position_before": before,
+            "position_after": after,
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class Problem:

@@ -18,7 +18,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from probes.kafka.client import open_consumer, open_producer, producer_settings
 from probes.kafka.errors import translate
 from probes.kafka.starting_positions import log_ends_when_led
-from probes.records.delivery import Batch, Fate, fates, hand_over, runs_to_send
+from probes.records.delivery import Batch, fates, hand_over, runs_to_send
 from probes.records.round_trips import RoundTrips
 from probes.records.tag import KEY, Encoder, sequence_number
 from probes.topology import Partition
@@ -48,7 +48,6 @@ class EndToEnd(Probe):
         super().__init__(*args, **kwargs)
         self._config = self.world.config.end_to_end
         self._targets = list(self.layout.partitions(self.world.config.topics.records))
-        self._next_seq = dict.fromkeys(self._targets, 0)
         self._encoders: dict[Partition, Encoder] = {}
         self._producer: Producer | None = None
         self._consumer: Consumer | None = None
@@ -107,10 +106,7 @@ class EndToEnd(Probe):
     def send(self, targets: Sequence[Partition]) -> None:
         """One record to each of these partitions, and what became of them."""
         assert self.writer is not None and self._producer is not None
-        expected = {where: (self._next_seq[where], 1) for where in targets}
-        for where, (seq, _) in expected.items():
-            self.log.reserve(where, seq + 1)
-            self._next_seq[where] = seq + 1
+        expected = self.number(dict.fromkeys(targets, 1))
         op, invoked = self.log.next_op(), self.log.now()
         runs = runs_to_send(self.writer, expected)
         self.log.opened(op, [self.log.row(where, "send", "info", op, invoked, sent=runs[where]) for where in expected])
@@ -131,7 +127,10 @@ class EndToEnd(Probe):
                 self.log.row(where, "send", fate.type, number, invoked, completed, error=fate.error, sent=fate.runs)
             )
         self.log.append(rows)
-        self._count(result)
+        for where, (fate,) in result.items():
+            if fate.type == "fail":
+                self.trips.failed(where, fate.runs[0].seq)
+        self.counters.count(fate for (fate,) in result.values())
         self.measure.produced(batch, result)
         if batch.fatal is not None:
             raise batch.fatal
@@ -185,19 +184,6 @@ class EndToEnd(Probe):
             else:
                 self.trips.forget()
             self.log.alive()
-
-    def _count(self, result: Mapping[Partition, Sequence[Fate]]) -> None:
-        for where, (fate,) in result.items():
-            if fate.type == "ok":
-                self.counters.acknowledged += 1
-            elif fate.type == "fail":
-                self.counters.failed += 1
-                self.trips.failed(where, fate.runs[0].seq)
-            else:
-                self.counters.indefinite += 1
-            if fate.error:
-                self.counters.errors += 1
-                self.counters.last_error = fate.error
 
     def _tally(self, operation: str, total: int, failed: int, where: Partition, *, late: int = 0) -> None:
         self.measure.tried(operation, total, failed, self.measure.place(where), late=late)

@@ -51,7 +51,7 @@ from probes.topics.settings import TopicSettings
 from probes.topology import Partition
 from probes.workloads.probe import Probe
 from probes.workloads.telling import Telling
-from rules.vocabulary.slices import Slice
+from rules.vocabulary.slices import Outcome, Slice
 
 log = logging.getLogger("offsetwatch.probe")
 
@@ -389,18 +389,9 @@ class Observer(Probe):
                     errors.append(translate(error).code)
             refusal = self.login_refused if errors and not values else None
             told = refusal.code if refusal is not None and errors[0].startswith("_") else next(iter(errors), None)
-            rows.append(
-                self.log.row(
-                    where,
-                    "offsets",
-                    "info" if errors else "ok",
-                    question.op,
-                    question.invoked,
-                    completed,
-                    error=told,
-                    **values,
-                )
-            )
+            outcome: Outcome = "info" if errors else "ok"
+            times = question.invoked, completed
+            rows.append(self.log.row(where, "offsets", outcome, question.op, *times, error=told, **values))
         return rows
 
     def _note_epoch(self, where: Partition, epoch: int | None) -> None:

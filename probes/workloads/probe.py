@@ -34,8 +34,9 @@ from probes.kafka.client import (
 from probes.kafka.errors import ClientError, Throttled
 from probes.levels import Levels
 from probes.log.journals.journal import Life
-from probes.log.life_log import LifeLog, random_id
+from probes.log.life_log import Instant, LifeLog, random_id
 from probes.records.allowance import Allowance
+from probes.records.delivery import Fate
 from probes.records.tag import Encoder
 from probes.topology import GroupProtocol, Layout, Partition
 from probes.workloads.held_back import HeldBack
@@ -73,6 +74,19 @@ class Counters:
     throttled: float = 0.0
     last_error: str = ""
     levels: Levels = field(default_factory=Levels, compare=False)
+
+    def count(self, fates: Iterable[Fate]) -> None:
+        """What became of records."""
+        for fate in fates:
+            if fate.type == "ok":
+                self.acknowledged += fate.records
+            elif fate.type == "fail":
+                self.failed += fate.records
+            else:
+                self.indefinite += fate.records
+            if fate.error:
+                self.errors += 1
+                self.last_error = fate.error
 
     def end_life(self, transactions: int) -> None:
         """A life is over, and `transactions` were open: what has been sent and nobody has told the fate of is of
@@ -140,6 +154,7 @@ class Probe(ABC):
         self.unrest = Unrest(world.config.unrest, world.clock, rng)
         self._refusal: tuple[int, ClientError] | None = None
         self._login, self._looked_at_login = b"", 0
+        self._next_seq: dict[Partition, int] = {}
         self.log: LifeLog
 
     @property
@@ -224,6 +239,13 @@ class Probe(ABC):
                 row.settings = {**(row.settings or {}), FORMER_CLUSTER: self.layout.former_cluster}
         self.log.append(rows)
 
+    def log_positions(self, op: int, invoked: Instant, found: Mapping[Partition, int]) -> None:
+        """Log where its consumer stands, which was asked then, in what is assigned to it."""
+        each = {where: {"position_before": at, "position_after": at} for where, at in found.items()}
+        how = {"isolation": self.isolation, "mode": self.mode, "assigned": True}
+        rows = self.log.rows_of(each, "position", "ok", op, invoked, self.log.now(), **how)
+        self.log.append(rows) if rows else self.log.idle()
+
     def pause(self, seconds: float) -> None:
         """Wait, saying every quarter of a second that we live; ends early when the fleet is stopping."""
         left = seconds
@@ -303,6 +325,17 @@ class Probe(ABC):
             )
             for topic, partition in targets
         }
+
+    def number(self, wanted: Mapping[Partition, int]) -> dict[Partition, tuple[int, int]]:
+        """The next sequence numbers, the first and how many, for so many records to each of these partitions: reserved,
+        so that no later life of the writer uses them."""
+        numbers = {}
+        for where, count in wanted.items():
+            first = self._next_seq.get(where, 0)
+            self._next_seq[where] = first + count
+            self.log.reserve(where, first + count)
+            numbers[where] = (first, count)
+        return numbers
 
     def consumer_settings(
         self, group: str, *, prompt: bool = False, protocol: GroupProtocol = "classic"

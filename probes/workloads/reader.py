@@ -30,7 +30,7 @@ from probes.records.polls import Polled, Positions, Problem, sort_out
 from probes.topology import GroupProtocol, Partition
 from probes.workloads.probe import Probe
 from probes.workloads.refusals import refusals
-from rules.vocabulary.slices import Function, Isolation, Mode, Slice
+from rules.vocabulary.slices import Function, Isolation, Mode, Outcome, Slice
 
 COMMIT_TIMEOUT: Final = 30.0
 READ_UP_WITHIN: Final = 5.0
@@ -166,27 +166,12 @@ class Reader(Probe):
         polled, more = sort_out(messages, self.world.runs, self.allowance)
         after = self._positions.after(self.consumer, polled, self.position)
         completed = self.log.now()
-        rows = [
-            self.log.row(
-                where,
-                "poll",
-                "ok",
-                op,
-                invoked,
-                completed,
-                polled=part.decoded.runs,
-                irregular=part.decoded.irregular,
-                altered=part.altered,
-                epochs=part.epochs,
-                position_before=self.position.get(where),
-                position_after=after[where],
-                isolation=self.isolation,
-                mode=self._mode,
-                rebalanced=where in self._rebalanced,
-            )
+        each = {
+            where: part.columns(self.position.get(where), after[where]) | {"rebalanced": where in self._rebalanced}
             for where, part in polled.items()
             if self.log.knows(where[0])
-        ]
+        }
+        rows = self.log.rows_of(each, "poll", "ok", op, invoked, completed, isolation=self.isolation, mode=self._mode)
         rows += self._problem_rows(problems + more, invoked, completed)
         self._committing_too_long()
         stashed, self._stashed = self._stashed, []
@@ -326,29 +311,16 @@ class Reader(Probe):
 
     def _commit_rows(
         self,
-        type: Any,
+        type: Outcome,
         error: str | None,
         op: int,
         invoked: Instant,
         completed: Instant,
         moved: Mapping[Partition, int],
     ) -> list[Slice]:
-        return [
-            self.log.row(
-                where,
-                "commit",
-                type,
-                op,
-                invoked,
-                completed,
-                error=error,
-                committed=at,
-                group=self.group,
-                isolation=self.isolation,
-                mode=self._mode,
-            )
-            for where, at in moved.items()
-        ]
+        each = {where: {"committed": at} for where, at in moved.items()}
+        how = {"group": self.group, "isolation": self.isolation, "mode": self._mode}
+        return self.log.rows_of(each, "commit", type, op, invoked, completed, error=error, **how)
 
     def _on_commit(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
         if self._committing is None or self._closing:
@@ -402,45 +374,14 @@ class Reader(Probe):
             self._offset_rows(op, invoked, found, None)
 
     def _offset_rows(self, op: int, invoked: Instant, found: Mapping[Partition, int | None], error: str | None) -> None:
-        completed = self.log.now()
-        self.log.append(
-            [
-                self.log.row(
-                    where,
-                    "offsets",
-                    "ok" if error is None else "info",
-                    op,
-                    invoked,
-                    completed,
-                    error=error,
-                    committed=at,
-                    group=self.group,
-                )
-                for where, at in found.items()
-            ]
-        )
+        each = {where: {"committed": at} for where, at in found.items()}
+        outcome: Outcome = "ok" if error is None else "info"
+        moment = self.log.now()
+        self.log.append(self.log.rows_of(each, "offsets", outcome, op, invoked, moment, error=error, group=self.group))
 
     def _log_positions(self) -> None:
         op, invoked = self.log.next_op(), self.log.begin()
-        found = self._positions.now(self.consumer, self.assigned, self.position)
-        completed = self.log.now()
-        rows = [
-            self.log.row(
-                where,
-                "position",
-                "ok",
-                op,
-                invoked,
-                completed,
-                position_before=at,
-                position_after=at,
-                isolation=self.isolation,
-                mode=self._mode,
-                assigned=True,
-            )
-            for where, at in found.items()
-        ]
-        self.log.append(rows) if rows else self.log.idle()
+        self.log_positions(op, invoked, self._positions.now(self.consumer, self.assigned, self.position))
 
     # Unrest
 

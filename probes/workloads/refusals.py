@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from typing import Any
 
 from probes.kafka.errors import classify
 from probes.log.life_log import Instant
@@ -26,21 +27,10 @@ def refusals(
     for problem in problems:
         probe.on_error(problem.error)
         code, op = problem.error.code, probe.log.next_op()
-        rows += [
-            probe.log.row(
-                where,
-                "poll",
-                classify(code, "poll"),
-                op,
-                invoked,
-                completed,
-                error=code,
-                isolation=probe.isolation,
-                mode=probe.mode,
-            )
-            for where in _concerned(problem, reads, assigned)
-            if probe.log.knows(where[0])
-        ]
+        concerned = [where for where in _concerned(problem, reads, assigned) if probe.log.knows(where[0])]
+        each: dict[Partition, dict[str, Any]] = {where: {} for where in concerned}
+        how = {"error": code, "isolation": probe.isolation, "mode": probe.mode}
+        rows += probe.log.rows_of(each, "poll", classify(code, "poll"), op, invoked, completed, **how)
     return rows
 
 

@@ -60,7 +60,6 @@ class Registers(Probe):
         self._targets = list(self.layout.partitions(self.world.config.topics.registers))
         first = (crc32c(f"{self.world.run} {self.world.clock.boot}".encode()) & 0x7FFFFFFF) << 16
         self.registers = [(self._targets[i % len(self._targets)], first + i) for i in range(self._config.registers)]
-        self._next_seq = dict.fromkeys(self._targets, 0)
         self._encoders: dict[Partition, Encoder] = {}
         self._producer: Producer | None = None
         self._consumer: Consumer | None = None
@@ -147,9 +146,7 @@ class Registers(Probe):
     def operate(self, where: Partition, entry: Entry, *, crash: bool = False) -> Outcome:
         """One operation, from its send until its answer; its rows are in the log then."""
         assert self.writer is not None and self._producer is not None
-        seq = self._next_seq[where]
-        self._next_seq[where] = seq + 1
-        self.log.reserve(where, seq + 1)
+        ((seq, _),) = self.number({where: 1}).values()
         op, send, invoked = self.log.next_op(), self.log.next_op(), self.log.now()
         self.log.opened(op, [self.log.row(where, "register", "info", op, invoked, registers=[entry.told()])])
         run = Run(self.writer, seq, None, 1)
@@ -164,7 +161,7 @@ class Registers(Probe):
         (fate,) = fates(batch)[where]
         row = self.log.row(where, "send", fate.type, send, invoked, self.log.now(), error=fate.error, sent=fate.runs)
         self.log.append([row])
-        self._count(fate)
+        self.counters.count([fate])
         self.measure.produced(batch, {where: [fate]})
         type, observed, error = self._answer(where, entry, seq, fate)
         completed = self.log.now()
@@ -209,25 +206,8 @@ class Registers(Probe):
         polled, problems = sort_out(messages, self.world.runs, self.allowance)
         after = self._positions.after(self.consumer, polled, self.copy.next)
         completed = self.log.now()
-        rows = [
-            self.log.row(
-                where,
-                "poll",
-                "ok",
-                op,
-                invoked,
-                completed,
-                polled=part.decoded.runs,
-                irregular=part.decoded.irregular,
-                altered=part.altered,
-                epochs=part.epochs,
-                position_before=self.copy.next.get(where),
-                position_after=after[where],
-                isolation=self.isolation,
-                mode="assign",
-            )
-            for where, part in polled.items()
-        ]
+        each = {where: part.columns(self.copy.next.get(where), after[where]) for where, part in polled.items()}
+        rows = self.log.rows_of(each, "poll", "ok", op, invoked, completed, isolation=self.isolation, mode="assign")
         rows += refusals(self, of_call + problems, invoked, completed, reads=self._targets, assigned=self._targets)
         self.log.append(rows) if rows else self.log.idle()
         self.log.alive()
@@ -255,14 +235,3 @@ class Registers(Probe):
             self.on_error(translate(error))
             return True
         return bool(low >= first)
-
-    def _count(self, fate: Fate) -> None:
-        if fate.type == "ok":
-            self.counters.acknowledged += 1
-        elif fate.type == "fail":
-            self.counters.failed += 1
-        else:
-            self.counters.indefinite += 1
-        if fate.error:
-            self.counters.errors += 1
-            self.counters.last_error = fate.error

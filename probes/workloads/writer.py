@@ -15,14 +15,14 @@ import math
 import random
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import Any, ClassVar, Final
 
 from confluent_kafka import Producer
 
 from probes.kafka.client import open_producer, producer_settings
 from probes.kafka.errors import Crash
-from probes.records.delivery import POLL, Batch, Fate, collect, fates, hand_over, runs_to_send
+from probes.records.delivery import POLL, Batch, collect, fates, hand_over, runs_to_send
 from probes.records.tag import Encoder
 from probes.topology import Partition
 from probes.workloads.in_vain import InVain
@@ -75,7 +75,6 @@ class Writer(Probe):
         self._topic, self._rate = topic or self.world.config.topics.records, rate or self._config.rate
         self._producer: Producer | None = None
         self._targets = list(self.layout.partitions(self._topic))
-        self._next_seq = dict.fromkeys(self._targets, 0)
         self._encoders: dict[Partition, Encoder] = {}
         self._batches = 0
         self._in_vain = InVain(self)
@@ -115,10 +114,7 @@ class Writer(Probe):
 
     def _send(self, wanted: dict[Partition, int]) -> None:
         assert self.writer is not None and self._producer is not None
-        expected = {where: (self._next_seq[where], count) for where, count in wanted.items()}
-        for where, (first, count) in expected.items():
-            self.log.reserve(where, first + count)
-            self._next_seq[where] = first + count
+        expected = self.number(wanted)
         op, invoked = self.log.next_op(), self.log.now()
         runs = runs_to_send(self.writer, expected)
         self.log.opened(op, [self.log.row(where, "send", "info", op, invoked, sent=runs[where]) for where in expected])
@@ -142,21 +138,8 @@ class Writer(Probe):
                 )
                 rows.append(row)
         self.log.append(rows)
-        self._count(result)
+        self.counters.count(chain.from_iterable(result.values()))
         self.measure.produced(batch, result)
         if batch.fatal is not None:
             raise batch.fatal
         self._in_vain.judge(result)
-
-    def _count(self, result: Mapping[Partition, Sequence[Fate]]) -> None:
-        for parts in result.values():
-            for part in parts:
-                if part.type == "ok":
-                    self.counters.acknowledged += part.records
-                elif part.type == "fail":
-                    self.counters.failed += part.records
-                else:
-                    self.counters.indefinite += part.records
-                if part.error:
-                    self.counters.errors += 1
-                    self.counters.last_error = part.error

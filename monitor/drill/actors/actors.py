@@ -22,7 +22,7 @@ from probes.workloads.transactional.aborts import Aborts
 from probes.workloads.transactional.transaction_course import Course, Outline
 from probes.workloads.transactional.transactions import Transactions
 from probes.workloads.writer import Writer
-from rules.vocabulary.slices import Run, Slice
+from rules.vocabulary.slices import Run
 
 
 class AlteredWriter(Writer):
@@ -274,7 +274,7 @@ class HeldTransactions(ScriptedTransactions):
         if not self._holding:
             return
         sent = {where: tuple(run for part in parts for run in part.runs) for where, parts in _fates(course).items()}
-        self._hold.begun(self.name, Held(transactional_id=self._transactional_id, txn=course.txn, sent=sent))
+        self._hold.begun(self.name, Held(transactional_id=self.transactor.transactional_id, txn=course.txn, sent=sent))
         while self._hold.set.is_set():
             self.pause(0.1)
             self.log.alive()
@@ -329,12 +329,9 @@ class RewindingTransactions(ScriptedTransactions):
                 return
         raise ProbeError("what was polled before did not come again")
 
-    def rows(self, course: Course, *args: Any) -> list[Slice]:
-        rows = super().rows(course, *args)
-        if self._told:
-            for row in rows:
-                row.rebalanced = course.rebalanced
-        return rows
+    def tells(self, course: Course, where: Partition, sent: Sequence[Run]) -> Mapping[str, Any]:
+        told = super().tells(course, where, sent)
+        return {**told, "rebalanced": course.rebalanced} if self._told else told
 
 
 def closing_reader(close: threading.Event) -> Spec:

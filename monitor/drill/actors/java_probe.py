@@ -110,8 +110,8 @@ class JavaTransactions(ScriptedTransactions):
     def labels(self) -> dict[str, str]:
         return super().labels() | {"client": f"java {self._java.version}"}
 
-    def new_transactor(self) -> Transactor:
-        return JavaTransactor(self._java, self.settings(), timeout=self._timeout, log=self.log)
+    def new_transactor(self, settings: Mapping[str, str]) -> Transactor:
+        return JavaTransactor(self._java, settings, timeout=self._timeout, log=self.log)
 
 
 def java_transactions(java: JavaClients, script: Script) -> Spec:

@@ -22,29 +22,26 @@ this probe for a reader. What it sends is logged as by all.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, Final, Literal
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer
+from confluent_kafka import OFFSET_BEGINNING
 
-from probes.kafka.client import Transactional, open_consumer, producer_settings
-from probes.kafka.coordinator_watch import CoordinatorWatch
+from probes.kafka.client import open_consumer
 from probes.kafka.errors import ClientError, ClientStuck, Crash
 from probes.kafka.leaving import close_member
 from probes.kafka.starting_positions import beginnings, committed_at_last
-from probes.log.life_log import Instant, random_id
+from probes.log.life_log import random_id
 from probes.records.delivery import Batch
-from probes.records.polls import Polled, Positions, sort_out
-from probes.records.tag import Encoder
+from probes.records.polls import Polled, sort_out
 from probes.topology import Partition
 from probes.workloads.pace import Pace
-from probes.workloads.probe import Probe
 from probes.workloads.transactional.membership import Membership
-from probes.workloads.transactional.transaction_course import Course
+from probes.workloads.transactional.transaction_course import Course, Intent
 from probes.workloads.transactional.transaction_run import TransactionRun
-from probes.workloads.transactional.transactor import Transactor
-from rules.vocabulary.slices import Isolation, Mode, Outcome, Run, Slice
+from probes.workloads.transactional.transactional_probe import TransactionalProbe
+from rules.vocabulary.slices import Run
 
 POLL_WAIT: Final = 1.0
 COME_BACK_WITHIN: Final = 15.0
@@ -54,81 +51,28 @@ JOIN_WITHIN: Final = 10.0
 Rebalance = Literal["join", "leave"]
 
 
-class Aborts(Probe):
+class Aborts(TransactionalProbe):
     """One life of a probe that aborts."""
 
     kind: ClassVar[str] = "aborts"
-    sends: ClassVar[bool] = True
-    isolation: ClassVar[Isolation | None] = "read_committed"
 
-    def __init__(self, *args: Any, group: str, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._config = self.world.config.aborts
-        self.group, self._topic = group, self.world.config.topics.transactions
+        self._timeout, self._topic = self._config.timeout, self.world.config.topics.transactions
         self._targets = list(self.layout.partitions(self._topic))
-        self._next_seq = dict.fromkeys(self._targets, 0)
-        self._transactional_id = f"{self.world.config.topics.prefix}-{self.world.run}-{self.name}"
-        self._encoders: dict[Partition, Encoder] = {}
-        self._transactor: Transactor | None = None
-        self._consumer: Consumer | None = None
-        self._membership: Membership | None = None
-        self.position: dict[Partition, int] = {}
-        self._positions = Positions()
         self.gone: set[Partition] = set()
         self._open: TransactionRun | None = None
         """The transaction whose offsets are sent, and whose end is not invoked."""
-        self._unusable = False
         self._pace = Pace(self.world.clock, 1 / self._config.rate)
-
-    @property
-    def transactional_id(self) -> str | None:
-        return self._transactional_id
-
-    @property
-    def mode(self) -> Mode | None:
-        return None
-
-    @property
-    def transactor(self) -> Transactor:
-        assert self._transactor is not None
-        return self._transactor
-
-    @property
-    def consumer(self) -> Consumer:
-        assert self._consumer is not None
-        return self._consumer
-
-    @property
-    def membership(self) -> Membership:
-        assert self._membership is not None
-        return self._membership
-
-    def settings(self) -> Mapping[str, str]:
-        return producer_settings(
-            self.world.connection,
-            client=self.client,
-            linger_ms=0,
-            transactional=Transactional(self._transactional_id, self._config.timeout),
-        )
 
     @property
     def sends_to(self) -> str:
         return self._topic
 
-    def labels(self) -> dict[str, str]:
-        read = {"isolation.level": "read_committed", "enable.auto.commit": "false", "group.id": self.group}
-        return super().labels() | read | {"idempotent": "true", "in_flight": "1"}
-
     def open(self) -> None:
         self._encoders = self.encoders(self._targets, self._config.record_bytes)
-        self._transactor = Transactor(
-            self.settings(),
-            self.on_error,
-            timeout=self._config.timeout,
-            log=self.log,
-            watch=partial(CoordinatorWatch, self.world.connection, self.client, self.group),
-        )
-        self._transactor.init(self.measure)
+        self.take_over(self.settings())
         self._consumer = open_consumer(self.consumer_settings(self.group), self.on_error)
         self._membership = Membership(
             self._consumer, self.group, self.log, isolation=None, begin=self._begin, revoked=self._revoked
@@ -143,24 +87,12 @@ class Aborts(Probe):
             return
         if self.unrest.due():
             raise Crash("the aborting client is abandoned")
-        intent: Literal["commit", "abort"] = "abort" if self.rng.random() < self._config.abort_share else "commit"
+        intent = self.draw_intent(self._config.abort_share)
         kinds: list[Rebalance] = ["join", "leave"]
         rebalance = self.rng.choice(kinds) if self.rng.random() < self._config.rebalance_share else None
         self.transact(intent, rebalance if intent == "abort" else None)
 
-    def close(self) -> None:
-        if self._membership is not None:
-            self._membership.close()
-        if self._consumer is not None:
-            close_member(self._consumer)
-        if self._transactor is not None and not self._unusable:
-            self._transactor.close()
-
-    def let_go(self) -> None:
-        if self._membership is not None:
-            self._membership.close()
-
-    def transact(self, intent: Literal["commit", "abort"], rebalance: Rebalance | None = None) -> bool:
+    def transact(self, intent: Intent, rebalance: Rebalance | None = None) -> bool:
         """One transaction, if there is something to poll; with a rebalance inside, if wanted. Whether there was one.
 
         Raises ClientError, ClientStuck and Crash, after which this life must not go on."""
@@ -219,19 +151,16 @@ class Aborts(Probe):
 
     # One transaction
 
-    def _outline(self, intent: Literal["commit", "abort"], polled: Mapping[Partition, Polled]) -> TransactionRun:
+    def _outline(self, intent: Intent, polled: Mapping[Partition, Polled]) -> TransactionRun:
         assert self.writer is not None
-        target = self.rng.choice(self._targets)
-        first = self._next_seq[target]
-        self._next_seq[target] = first + 1
-        self.log.reserve(target, first + 1)
+        numbers = self.number({self.rng.choice(self._targets): 1})
         course = Course(
             self.log.next_op(),
             random_id(),
             intent,
             self.membership.invoked,
             dict(self.position),
-            [Batch(self.writer, {target: (first, 1)})],
+            [Batch(self.writer, numbers)],
         )
         # The client's own word: it runs past the markers of transactions, beyond the last record.
         reached = self._positions.after(self.consumer, polled, self.position)
@@ -241,17 +170,7 @@ class Aborts(Probe):
             course.before[where] = None if before == OFFSET_BEGINNING else before
             course.after[where] = reached[where]
             self.counters.polled += part.count
-        run = TransactionRun(
-            course=course,
-            transactor=self.transactor,
-            log=self.log,
-            counters=self.counters,
-            measure=self.measure,
-            encoders=self._encoders,
-            timeout=self._config.timeout,
-            rows=self._rows,
-            reading={"isolation": self.isolation},
-        )
+        run = self.new_run(course, self.transactor)
         run.journal()
         return run
 
@@ -294,30 +213,8 @@ class Aborts(Probe):
 
     # Rows
 
-    def _rows(
-        self, course: Course, type: Outcome, completed: Instant | None, sent: Mapping[Partition, list[Run]]
-    ) -> list[Slice]:
-        touched = course.touched
-        return [
-            self.log.row(
-                where,
-                "txn",
-                type,
-                course.op,
-                course.invoked,
-                completed,
-                error=course.error.code if course.error else None,
-                txn=course.txn,
-                txn_partitions=touched,
-                txn_intent=course.intent,
-                sent=sent.get(where, ()),
-                committed=course.after.get(where) if course.offsets_sent else None,
-                group=self.group if course.offsets_sent and where in course.after else None,
-                isolation=self.isolation,
-                **course.ending,
-            )
-            for where in touched
-        ]
+    def tells(self, course: Course, where: Partition, sent: Sequence[Run]) -> Mapping[str, Any]:
+        return {"sent": sent, **course.offsets(where, self.group)}
 
     def _log_positions(self, course: Course) -> None:
         """Where the consumer stands, asked before it is sent back."""
@@ -332,25 +229,17 @@ class Aborts(Probe):
             except Exception:
                 after = {}
         completed = self.log.now()
-        self.log.append(
-            [
-                self.log.row(
-                    where,
-                    "position",
-                    "ok",
-                    op,
-                    invoked,
-                    completed,
-                    txn=course.txn,
-                    position_before=course.before.get(where),
-                    reached=course.after[where],
-                    position_after=after.get(where),
-                    rebalanced=where in self.gone,
-                    isolation=self.isolation,
-                )
-                for where in course.polled
-            ]
-        )
+        each = {
+            where: {
+                "position_before": course.before.get(where),
+                "reached": course.after[where],
+                "position_after": after.get(where),
+                "rebalanced": where in self.gone,
+            }
+            for where in course.polled
+        }
+        how = {"txn": course.txn, "isolation": self.isolation}
+        self.log.append(self.log.rows_of(each, "position", "ok", op, invoked, completed, **how))
 
     def _assigned_again(self, wanted: set[Partition]) -> dict[Partition, int]:
         """Where each partition begins now, of those that have come back within the time."""

@@ -28,7 +28,7 @@ from probes.kafka.errors import NOT_ALLOWED, ClientError, ProbeError, translate
 from probes.kafka.starting_positions import committed
 from probes.log.life_log import Instant, LifeLog
 from probes.topology import GroupProtocol, Partition
-from rules.vocabulary.slices import Function, Isolation, Slice
+from rules.vocabulary.slices import Function, Isolation, Outcome, Slice
 
 LEAVE_WITHIN: Final = 5.0
 """Seconds that leaving a group may take."""
@@ -126,23 +126,10 @@ class Membership:
         except ClientError as error:
             code = error.code
         completed = self._log.now()
-        self._log.append(
-            [
-                self._log.row(
-                    where,
-                    "offsets",
-                    "ok" if code is None else "info",
-                    op,
-                    invoked,
-                    completed,
-                    error=code,
-                    committed=at,
-                    group=self.group,
-                    isolation=self._isolation,
-                )
-                for where, at in found.items()
-            ]
-        )
+        each = {where: {"committed": at} for where, at in found.items()}
+        how = {"error": code, "group": self.group, "isolation": self._isolation}
+        outcome: Outcome = "ok" if code is None else "info"
+        self._log.append(self._log.rows_of(each, "offsets", outcome, op, invoked, completed, **how))
 
     def leave(self, topics: Sequence[str]) -> None:
         """Leave the group and join it anew; what was assigned has been given up then. `rebalanced` tells what."""

@@ -81,22 +81,9 @@ class ReadBack:
     def _commit_rows(
         self, type: Outcome, error: str | None, op: int, invoked: Instant, completed: Instant | None
     ) -> Sequence[Slice]:
-        log, probe = self._probe.log, self._probe
-        return [
-            log.row(
-                self._fence,
-                "commit",
-                type,
-                op,
-                invoked,
-                completed,
-                error=error,
-                committed=self._number,
-                group=self._group,
-                isolation=probe.isolation,
-                mode=probe.mode,
-            )
-        ]
+        how = {"group": self._group, "isolation": self._probe.isolation, "mode": self._probe.mode, "error": error}
+        each = {self._fence: {"committed": self._number}}
+        return self._probe.log.rows_of(each, "commit", type, op, invoked, completed, **how)
 
     def _agrees(self, found: Mapping[Partition, int | None]) -> bool:
         return all(found[where] == offset for where, offset in self._asked.items())
@@ -125,20 +112,7 @@ class ReadBack:
             else:
                 self._probe.on_error(error)
         completed = log.now()
-        log.append(
-            [
-                log.row(
-                    where,
-                    "offsets",
-                    "ok" if code is None else "info",
-                    op,
-                    invoked,
-                    completed,
-                    error=code,
-                    committed=at,
-                    group=self._group,
-                    isolation=self._probe.isolation,
-                )
-                for where, at in found.items()
-            ]
-        )
+        each = {where: {"committed": at} for where, at in found.items()}
+        how = {"error": code, "group": self._group, "isolation": self._probe.isolation}
+        outcome: Outcome = "ok" if code is None else "info"
+        log.append(log.rows_of(each, "offsets", outcome, op, invoked, completed, **how))

@@ -13,7 +13,9 @@ from probes.records.delivery import Batch, runs_to_send
 from probes.records.polls import Polled
 from probes.topology import Partition
 from probes.workloads.probe import Counters
-from rules.vocabulary.slices import Irregular, LeaderEpoch, Outcome, Run
+from rules.vocabulary.slices import LeaderEpoch, Outcome, Run
+
+Intent = Literal["commit", "abort"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +23,7 @@ class Outline:
     """What a transaction is going to do: batches of sends (records per partition), with a poll after each."""
 
     sends: tuple[Mapping[Partition, int], ...]
-    intent: Literal["commit", "abort"]
+    intent: Intent
 
 
 def outline(
@@ -33,7 +35,7 @@ def outline(
     for _ in range(rng.randint(len(chosen), max(records, len(chosen)))):
         batch, where = batches[rng.randint(0, 1)], rng.choice(chosen)
         batch[where] = batch.get(where, 0) + 1
-    intent: Literal["commit", "abort"] = "abort" if rng.random() < abort_share else "commit"
+    intent: Intent = "abort" if rng.random() < abort_share else "commit"
     return Outline(tuple(batch for batch in batches if batch), intent)
 
 
@@ -43,7 +45,7 @@ class Course:
 
     op: int
     txn: int
-    intent: Literal["commit", "abort"]
+    intent: Intent
     invoked: Instant
     began_at: dict[Partition, int]
     batches: list[Batch]
@@ -64,25 +66,45 @@ class Course:
     error: ClientError | ClientStuck | None = None
 
     @property
-    def ending(self) -> dict[str, Any]:
-        """The fields of its rows that tell when its end was invoked."""
+    def columns(self) -> dict[str, Any]:
+        """What each of its rows says of it."""
+        told = {
+            "error": self.error.code if self.error else None,
+            "txn": self.txn,
+            "txn_partitions": self.touched,
+            "txn_intent": self.intent,
+            "transactional_id": self.transactional_id,
+        }
         if self.end_invoked is None:
+            return told
+        return {**told, "end_invoked": self.end_invoked.at, "mono_end_invoked": self.end_invoked.mono}
+
+    def polls(self, where: Partition) -> dict[str, Any]:
+        """What the row of a partition says of its polls there: the irregular records are counted over all of them."""
+        parts = self.polled.get(where, [])
+        base, irregular = 0, []
+        for part in parts:
+            irregular += [one._replace(index=base + one.index) for one in part.decoded.irregular]
+            base += part.told
+        return {
+            "polled": [run for part in parts for run in part.decoded.runs],
+            "irregular": irregular,
+            "altered": [one for part in parts for one in part.altered],
+            "epochs": epochs_of(parts),
+            "position_before": self.before.get(where),
+            "position_after": self.after.get(where),
+        }
+
+    def offsets(self, where: Partition, group: str) -> dict[str, Any]:
+        """What the row of a partition says of the offset that it commits there for its group."""
+        if not self.offsets_sent or where not in self.after:
             return {}
-        return {"end_invoked": self.end_invoked.at, "mono_end_invoked": self.end_invoked.mono}
+        return {"committed": self.after[where], "group": group}
 
     @property
     def touched(self) -> list[Partition]:
         sent = {where for batch in self.batches for where in batch.expected}
         return sorted(sent | set(self.polled))
-
-
-def renumbered(parts: Sequence[Polled]) -> list[Irregular]:
-    """The irregular records of several polls of one partition, their indices counted over all of them."""
-    base, irregular = 0, []
-    for part in parts:
-        irregular += [one._replace(index=base + one.index) for one in part.decoded.irregular]
-        base += part.told
-    return irregular
 
 
 def epochs_of(parts: Sequence[Polled]) -> list[LeaderEpoch]:

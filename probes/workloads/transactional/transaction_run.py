@@ -1,7 +1,7 @@
 """One transaction, run: how it is journalled, sent, ended, rescued and logged, whichever probe makes it.
 
 The journal knows each step before its requests leave: what was going to be sent and what was polled, and that the end
-is invoked. A probe gives the `rows` that tell of its transaction at any time, and calls the steps in its own order:
+is invoked. A probe gives what its rows tell at any time, and calls the steps in its own order:
 
     run.journal()                what it is going to do, and what it has polled by now
     run.send(batch)              hand a batch to the client
@@ -14,7 +14,7 @@ is invoked. A probe gives the `rows` that tell of its transaction at any time, a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
@@ -31,8 +31,8 @@ from probes.workloads.transactional.transactor import GRACE, Transactor
 from rules.vocabulary.slices import Outcome, Run, Slice
 from rules.vocabulary.times import micros
 
-Rows = Callable[[Course, Outcome, Instant | None, Mapping[Partition, list[Run]]], list[Slice]]
-"""The rows of a transaction with this outcome, completed then (None: it goes on), that sent these runs."""
+Tells = Callable[[Course, Partition, Sequence[Run]], Mapping[str, Any]]
+"""What the row of a partition says of a transaction that sent these runs there."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -47,12 +47,12 @@ class TransactionRun:
     measure: Measure
     encoders: Mapping[Partition, Encoder]
     timeout: float
-    rows: Rows
+    tells: Tells
     reading: Mapping[str, Any] = field(default_factory=dict)
 
     def journal(self) -> None:
         """Put into the journal how far it has come."""
-        self.log.opened(self.course.op, self.rows(self.course, "info", None, unsent(self.course)))
+        self.log.opened(self.course.op, self._rows("info", None, unsent(self.course)))
 
     def send(self, batch: Batch) -> None:
         """Hand the batch, which is journalled, to the client."""
@@ -127,31 +127,24 @@ class TransactionRun:
                         known.setdefault(where, []).extend(part.runs)
         completed = self.log.now()
         ordered = {where: sorted(runs, key=lambda run: run.seq) for where, runs in known.items()}
-        rows = self.rows(course, outcome, completed, ordered)
+        rows = self._rows(outcome, completed, ordered)
         for where, part in doubtful:
-            rows.append(
-                self.log.row(
-                    where,
-                    "txn",
-                    "info",
-                    self.log.next_op(),
-                    course.invoked,
-                    completed,
-                    error=part.error,
-                    txn=course.txn,
-                    txn_partitions=course.touched,
-                    txn_intent=course.intent,
-                    sent=part.runs,
-                    transactional_id=course.transactional_id,
-                    **self.reading,
-                    **course.ending,
-                )
-            )
+            told = {**course.columns, **self.reading, "error": part.error, "sent": part.runs}
+            rows.append(self.log.row(where, "txn", "info", self.log.next_op(), course.invoked, completed, **told))
         for row in rows:
             row.settings = self.transactor.to_tell(row)
         self.log.append(rows)
         count_outcome(self.counters, course, outcome)
         return outcome
+
+    def _rows(
+        self, outcome: Outcome, completed: Instant | None, sent: Mapping[Partition, Sequence[Run]]
+    ) -> list[Slice]:
+        """Its rows with this outcome, completed then (None: it goes on)."""
+        course = self.course
+        each = {where: self.tells(course, where, sent.get(where, ())) for where in course.touched}
+        how = {**course.columns, **self.reading}
+        return self.log.rows_of(each, "txn", outcome, course.op, course.invoked, completed, **how)
 
     def _ending(self) -> None:
         """Its end is about to be invoked: the journal must know before the request leaves."""

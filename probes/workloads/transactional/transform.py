@@ -28,94 +28,52 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, ClassVar, Final, Literal
+from typing import Any, ClassVar, Final
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer
+from confluent_kafka import OFFSET_BEGINNING
 
-from probes.kafka.client import Transactional, open_consumer, producer_settings
-from probes.kafka.coordinator_watch import CoordinatorWatch
+from probes.kafka.client import open_consumer
 from probes.kafka.errors import ClientError, ClientStuck, Crash, translate
-from probes.kafka.leaving import close_member
 from probes.kafka.starting_positions import beginnings, committed_at_last
-from probes.log.life_log import Instant, random_id
+from probes.log.life_log import random_id
 from probes.records.delivery import Batch
-from probes.records.polls import Polled, Positions, Problem, sort_out
-from probes.records.tag import Encoder
+from probes.records.polls import Polled, Problem, sort_out
 from probes.topology import Partition
 from probes.workloads.pace import Pace
-from probes.workloads.probe import Probe
 from probes.workloads.refusals import refusals
-from probes.workloads.transactional.membership import MEMBERSHIPS, Membership, seek
-from probes.workloads.transactional.transaction_course import Course, epochs_of, renumbered
+from probes.workloads.transactional.membership import MEMBERSHIPS, seek
+from probes.workloads.transactional.transaction_course import Course
 from probes.workloads.transactional.transaction_run import TransactionRun
-from probes.workloads.transactional.transactor import Transactor
-from rules.vocabulary.slices import Isolation, Mode, Outcome, Run, Slice
+from probes.workloads.transactional.transactional_probe import WHOLE, TransactionalProbe
+from rules.vocabulary.slices import Mode, Run
 
 FIRST_POLL_WAIT: Final = 0.5
 SECOND_POLL_WAIT: Final = 0.1
 """Each transaction has two polls: a rebalance that falls into the second one falls into the transaction."""
 COORDINATOR_GRACE: Final = 30.0
 """Seconds beyond the longest transaction timeout that the group's coordinator is given to tell committed offsets."""
-WHOLE: Final = -1
-"""The key of the one producer there is where the transactional id is not by partition."""
 
 
-class Transform(Probe):
+class Transform(TransactionalProbe):
     """One life of a transform. `id_per_partition` and everything else is told by the configuration."""
 
     kind: ClassVar[str] = "transform"
-    sends: ClassVar[bool] = True
-    isolation: ClassVar[Isolation | None] = "read_committed"
 
-    def __init__(self, *args: Any, timeout: float, group: str, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, timeout: float, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._config = self.world.config.transform
-        topics = self.world.config.topics
-        self._timeout, self.group, self._input, self._output = timeout, group, topics.transform_in, topics.transform_out
-        own = f"{topics.prefix}-{self.world.run}-{self.name}"
-        self._transactional_id = None if self._config.id_per_partition else own
-        self._next_seq = dict.fromkeys(self.layout.partitions(self._output), 0)
-        self._encoders: dict[Partition, Encoder] = {}
-        self._transactors: dict[int, Transactor] = {}
-        self._consumer: Consumer | None = None
-        self._membership: Membership | None = None
-        self.position: dict[Partition, int] = {}
-        self._positions = Positions()
+        self._config, self._timeout = self.world.config.transform, timeout
+        self._input, self._output = self.world.config.topics.transform_in, self.world.config.topics.transform_out
+        self._outputs = list(self.layout.partitions(self._output))
+        if self._config.id_per_partition:
+            self._transactional_id = None
         self._began: dict[Partition, int] = {}
         self._runs: dict[int, TransactionRun] = {}
-        self._unusable = False
         self._pace = Pace(self.world.clock, 1 / self._config.rate)
         self._position_due = 0
 
     @property
-    def transactional_id(self) -> str | None:
-        return self._transactional_id
-
-    @property
     def mode(self) -> Mode | None:
         return "subscribe"
-
-    @property
-    def consumer(self) -> Consumer:
-        assert self._consumer is not None
-        return self._consumer
-
-    @property
-    def membership(self) -> Membership:
-        assert self._membership is not None
-        return self._membership
-
-    def settings(self) -> Mapping[str, str]:
-        return self._producer_settings(self._transactional_id)
-
-    def _producer_settings(self, transactional_id: str | None) -> dict[str, str]:
-        return producer_settings(
-            self.world.connection,
-            client=self.client,
-            delivery_timeout=self.world.config.writer.delivery_timeout,
-            linger_ms=0,
-            transactional=None if transactional_id is None else Transactional(transactional_id, self._timeout),
-        )
 
     @property
     def reads_from(self) -> str:
@@ -126,14 +84,13 @@ class Transform(Probe):
         return self._output
 
     def labels(self) -> dict[str, str]:
-        read = {"isolation.level": "read_committed", "enable.auto.commit": "false", "group.id": self.group}
         ids = {"id_per_partition": str(self._config.id_per_partition).lower()}
-        return super().labels() | read | {"idempotent": "true", "in_flight": "1", "mode": "subscribe"} | ids
+        return super().labels() | {"mode": "subscribe"} | ids
 
     def open(self) -> None:
-        self._encoders = self.encoders(self._next_seq, self._config.record_bytes)
+        self._encoders = self.encoders(self._outputs, self._config.record_bytes)
         if self._transactional_id is not None:
-            self._take_over(WHOLE, self._transactional_id)
+            self.take_over(self.settings())
         protocol = self.world.config.group_protocol
         self._consumer = open_consumer(self.consumer_settings(self.group, protocol=protocol), self.on_error)
         self._membership = MEMBERSHIPS[protocol](
@@ -152,20 +109,6 @@ class Transform(Probe):
         if self.world.clock.monotonic_ns() >= self._position_due:
             self._position_due += int(self.world.config.reader.position_interval * 1e9)
             self._log_positions()
-
-    def close(self) -> None:
-        if self._membership is not None:
-            self._membership.close()
-        if self._consumer is not None:
-            close_member(self._consumer)
-        # A producer that is unusable cannot end its transaction; closing it would only try to.
-        if not self._unusable:
-            for transactor in self._transactors.values():
-                transactor.close()
-
-    def let_go(self) -> None:
-        if self._membership is not None:
-            self._membership.close()
 
     def transform(self, trouble: str | None = None) -> None:
         """Transform what is there, if anything is. `trouble`: crash when the outputs are "sent", after the "offsets" or
@@ -190,10 +133,10 @@ class Transform(Probe):
     def _begin(self, partitions: list[Partition]) -> dict[Partition, int]:
         """Partitions are assigned: take over their transactional ids, then find out where they begin. Those without an
         output partition of their number are not read."""
-        partitions = [where for where in partitions if (self._output, where[1]) in self._next_seq]
+        partitions = [where for where in partitions if (self._output, where[1]) in self._outputs]
         if self._transactional_id is None:
             for _, number in partitions:
-                self._take_over(number, f"{self.group}-{number}")
+                self.take_over(self.producer_settings(f"{self.group}-{number}"), number)
         admin = self.open_admin()
         asked = partial(committed_at_last, self.consumer, beat=self.log.alive, within=self._patience, in_callback=True)
         begin = beginnings(admin, partitions, {}, self.log.alive, committed=asked)
@@ -205,18 +148,6 @@ class Transform(Probe):
     def _patience(self) -> float:
         """Seconds within which the coordinator tells what was committed, whoever's transaction it waits for."""
         return max(self._config.timeouts) + COORDINATOR_GRACE
-
-    def _take_over(self, key: int, transactional_id: str) -> None:
-        settings = self._producer_settings(transactional_id)
-        transactor = Transactor(
-            settings,
-            self.on_error,
-            timeout=self._timeout,
-            log=self.log,
-            watch=partial(CoordinatorWatch, self.world.connection, self.client, self.group),
-        )
-        self._transactors[key] = transactor
-        transactor.init(self.measure)
 
     def _revoked(self, lost: set[Partition]) -> None:
         """Partitions are about to be given up, or are lost: nothing of theirs may be committed."""
@@ -263,27 +194,13 @@ class Transform(Probe):
         rows = refusals(self, problems, invoked, completed, reads=reads, assigned=self.membership.assigned)
         over = [p.error for p in problems if p.error.fatal or self.membership.is_shut_out_by(p.error)]
         if over:
-            op = self.log.next_op()
-            rows += [
-                self.log.row(
-                    where,
-                    "poll",
-                    "ok",
-                    op,
-                    invoked,
-                    completed,
-                    polled=part.decoded.runs,
-                    irregular=part.decoded.irregular,
-                    altered=part.altered,
-                    epochs=part.epochs,
-                    position_before=self.position.get(where),
-                    position_after=part.next,
-                    isolation=self.isolation,
-                    mode=self.mode,
-                    rebalanced=where in self.membership.rebalanced,
-                )
+            each = {
+                where: part.columns(self.position.get(where), part.next)
+                | {"rebalanced": where in self.membership.rebalanced}
                 for where, part in polled.items()
-            ]
+            }
+            how = {"isolation": self.isolation, "mode": self.mode}
+            rows += self.log.rows_of(each, "poll", "ok", self.log.next_op(), invoked, completed, **how)
         self.log.append(rows)
         if over:
             raise over[0]
@@ -321,7 +238,7 @@ class Transform(Probe):
             run.send(run.course.batches[-1])
 
     def _outline(self, key: int) -> TransactionRun:
-        intent: Literal["commit", "abort"] = "abort" if self.rng.random() < self._config.abort_share else "commit"
+        intent = self.draw_intent(self._config.abort_share)
         transactor = self._transactors[key]
         course = Course(
             self.log.next_op(),
@@ -332,17 +249,7 @@ class Transform(Probe):
             [],
             transactional_id=transactor.transactional_id,
         )
-        run = self._runs[key] = TransactionRun(
-            course=course,
-            transactor=transactor,
-            log=self.log,
-            counters=self.counters,
-            measure=self.measure,
-            encoders=self._encoders,
-            timeout=self._timeout,
-            rows=self._rows,
-            reading={"isolation": self.isolation, "mode": self.mode},
-        )
+        run = self._runs[key] = self.new_run(course, transactor)
         return run
 
     def _extend(self, course: Course, parts: Mapping[Partition, Polled]) -> None:
@@ -356,10 +263,8 @@ class Transform(Probe):
             course.after[where] = self.position[where] = part.next
             out = (self._output, where[1])
             if part.decoded.runs:
-                first, count = self._next_seq[out], sum(run.length for run in part.decoded.runs)
-                self._next_seq[out] = first + count
-                self.log.reserve(out, first + count)
-                expected[out], sources[out] = (first, count), part.decoded.runs
+                expected |= self.number({out: sum(run.length for run in part.decoded.runs)})
+                sources[out] = part.decoded.runs
         course.batches.append(Batch(self.writer, expected, sources=sources))
 
     def _end(self, key: int, trouble: str | None) -> None:
@@ -406,40 +311,12 @@ class Transform(Probe):
 
     # Rows
 
-    def _rows(
-        self, course: Course, type: Outcome, completed: Instant | None, sent: Mapping[Partition, list[Run]]
-    ) -> list[Slice]:
-        touched = course.touched
-        code = course.error.code if course.error else None
-        common = {
-            "error": code,
-            "txn": course.txn,
-            "txn_partitions": touched,
-            "txn_intent": course.intent,
-            "transactional_id": course.transactional_id,
-            "isolation": self.isolation,
-            "mode": self.mode,
-        } | course.ending
-        rows = []
-        for where in touched:
-            if where[0] == self._output:
-                sources = [run for batch in course.batches for run in batch.sources.get(where, ())]
-                own: dict[str, Any] = {"sent": sent.get(where, ()), "sources": sources, "group": self.group}
-            else:
-                parts = course.polled[where]
-                own = {
-                    "polled": [run for part in parts for run in part.decoded.runs],
-                    "irregular": renumbered(parts),
-                    "altered": [one for part in parts for one in part.altered],
-                    "epochs": epochs_of(parts),
-                    "position_before": course.before.get(where),
-                    "position_after": course.after.get(where),
-                    "committed": course.after.get(where) if course.offsets_sent else None,
-                    "group": self.group if course.offsets_sent else None,
-                    "rebalanced": course.rebalanced,
-                }
-            rows.append(self.log.row(where, "txn", type, course.op, course.invoked, completed, **common, **own))
-        return rows
+    def tells(self, course: Course, where: Partition, sent: Sequence[Run]) -> Mapping[str, Any]:
+        if where[0] == self._output:
+            sources = [run for batch in course.batches for run in batch.sources.get(where, ())]
+            return {"sent": sent, "sources": sources, "group": self.group}
+        own = {**course.polls(where), **course.offsets(where, self.group)}
+        return {**own, "rebalanced": course.rebalanced}
 
     def _log_positions(self) -> None:
         """Where the client says that it stands, in what is assigned to it and as far as it knows."""
@@ -449,21 +326,4 @@ class Transform(Probe):
         except Exception as error:
             self.on_error(translate(error))
             found = {}
-        completed = self.log.now()
-        rows = [
-            self.log.row(
-                where,
-                "position",
-                "ok",
-                op,
-                invoked,
-                completed,
-                position_before=at,
-                position_after=at,
-                isolation=self.isolation,
-                mode=self.mode,
-                assigned=True,
-            )
-            for where, at in found.items()
-        ]
-        self.log.append(rows) if rows else self.log.idle()
+        self.log_positions(op, invoked, found)
