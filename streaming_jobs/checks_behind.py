@@ -109,10 +109,6 @@ class BehindWatch:
         return Finding(
             anomaly=NAME,
             cluster="",
-            topic_id="",
-            topic="",
-            partition=-1,
-            subject=(),
             event=event,
             message=f"Rows of the probe log have waited {seconds:.0f} s for the checks: what is found is found late."
             if opened

@@ -21,10 +21,6 @@ def stalled(event: Event, now: datetime, since: datetime, why: str = "") -> Find
     return Finding(
         anomaly=NAME,
         cluster="",
-        topic_id="",
-        topic="",
-        partition=-1,
-        subject=(),
         event=event,
         message=f"Nothing is being checked: {why}." if opened else f"The checks go on, after {lasted:.0f} s.",
         evidence={"why": why} if opened else {"lasted_s": lasted},

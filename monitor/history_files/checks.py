@@ -168,7 +168,6 @@ def _crashed(place: Place, before: Mapping[str, Any], rows: pa.Table | None, err
         topic_id=place.topic_id,
         topic=topic,
         partition=place.partition,
-        subject=(),
         event="opened",
         message=f"a rule failed on partition {place.partition} of {topic}: its verdict is"
         f" unknown from here on ({said})",

@@ -118,9 +118,6 @@ def _event(
     return Finding(
         anomaly=one["anomaly"],
         cluster=one["cluster"],
-        topic_id="",
-        topic="",
-        partition=-1,
         subject=tuple(one["subject"]),
         event=event,
         message=message,

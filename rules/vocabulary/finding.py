@@ -29,17 +29,18 @@ JsonObject = Annotated[Mapping[str, Any], pa.string()]
 class Finding:
     """One event in the life of a finding.
 
-    `subject` names what was hit, so that it is unique within anomaly and place (for a duplicate: writer and seq).
+    One that is about no partition has none, and the topic's id is "" then. `subject` names what was hit, so that it is
+    unique within anomaly and place (for a duplicate: writer and seq).
     `evidence` is what a person needs to believe it, JSON values only. `context` is what the policy may need to
     judge it. `at` and `decidable` are log time in microseconds since the epoch: when the rule spoke, and when the
     evidence was first enough to (the grace of rules from absence has passed by then)."""
 
     anomaly: str
     cluster: str
-    topic_id: str
-    topic: str
-    partition: int
-    subject: tuple[int | str, ...]
+    topic_id: str = ""
+    topic: str = ""
+    partition: int = -1
+    subject: tuple[int | str, ...] = ()
     event: Event = "raised"
     message: str
     evidence: Mapping[str, Any] = field(default_factory=dict)

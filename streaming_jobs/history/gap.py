@@ -40,10 +40,6 @@ def gap(
         Finding(
             anomaly=NAME,
             cluster=cluster,
-            topic_id="",
-            topic="",
-            partition=-1,
-            subject=(),
             event=event,
             message=message,
             evidence={"error": why} if opened else {},

@@ -91,10 +91,6 @@ class EvidenceWatch:
         return Finding(
             anomaly=EVIDENCE_STALLED,
             cluster=cluster,
-            topic_id="",
-            topic="",
-            partition=-1,
-            subject=(),
             event=event,
             message=f"The probe log{of} has had no row for {seconds:g} s."
             if event == "opened"

@@ -95,7 +95,6 @@ def _failure(place: Place, failed: _Failed) -> Finding:
         topic_id=place.topic_id,
         topic=failed.topic,
         partition=place.partition,
-        subject=(),
         event="opened",
         message=f"A rule failed on partition {place.partition} of {failed.topic}: its verdict is unknown from here on.",
         evidence={"error": said, "slices": failed.slices},

@@ -161,9 +161,6 @@ def _failure(facts: pa.Table, error: Exception) -> Finding:
     return Finding(
         anomaly="check-failed",
         cluster=facts["cluster"][0].as_py(),
-        topic_id="",
-        topic="",
-        partition=-1,
         subject=("across partitions",),
         event="opened",
         message="A rule failed across partitions: what one partition alone cannot decide is unknown from here on.",
