@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from datetime import UTC
 from typing import Any, Final
 
 from rules.vocabulary.anomaly import UNITS, Unit
 from rules.vocabulary.catalogue import CATALOGUE
-from rules.vocabulary.times import from_micros
+from rules.vocabulary.times import from_micros, rfc3339
 
 MEASURED: Final[tuple[Unit, ...]] = ("micros", "time", "s", "min", "ns")
 
@@ -51,5 +50,5 @@ def _value(unit: Unit, value: Any) -> str:
     if value is None:
         return "unknown"
     if unit == "micros" and isinstance(value, int):
-        return "never" if value < 0 else from_micros(value).astimezone(UTC).isoformat().replace("+00:00", "Z")
+        return "never" if value < 0 else rfc3339(from_micros(value))
     return f"{value} {unit}" if unit in ("s", "min") else str(value)

@@ -23,26 +23,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Final, TextIO
 
 from alerts.event import FindingEvent
 from alerts.evidence import exact, units
 from alerts.incidents.incident import Names, nameless
 from alerts.incidents.judged import judged
+from rules.vocabulary.times import rfc3339
 
 _LEVEL: Final = {"critical": "error", "warning": "warning", "info": "info", "allowed": "info"}
-
-
-def _time(at: datetime) -> str:
-    return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def line(event: FindingEvent, cluster_name: str = "") -> str:
     """The event as one JSON line, without its line feed."""
     return json.dumps(
         {
-            "time": _time(event.counted),
+            "time": rfc3339(event.counted, "milliseconds"),
             "level": _LEVEL[event.severity],
             "logger": "offsetwatch.finding",
             "id": event.id,
@@ -57,8 +53,8 @@ def line(event: FindingEvent, cluster_name: str = "") -> str:
             "message": event.message,
             "evidence": exact(event.evidence),
             "units": units(event.anomaly, event.evidence),
-            "at": _time(event.at),
-            "decidable": _time(event.decidable),
+            "at": rfc3339(event.at, "milliseconds"),
+            "decidable": rfc3339(event.decidable, "milliseconds"),
             "detection_latency_seconds": round(event.latency, 3),
             "implied_by": event.implied_by,
             "replayed": event.replayed,

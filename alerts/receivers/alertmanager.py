@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from alerts.config import AlertmanagerConfig
@@ -24,6 +24,7 @@ from alerts.evidence import words
 from alerts.incidents.incident import Incident, explanation, summary
 from alerts.receivers.http import ask, basic, reveal, tls
 from alerts.receivers.memory import Memory, Stretch, ToldTimes
+from rules.vocabulary.times import rfc3339
 
 PATH: Final = "/api/v2/alerts"
 AHEAD: Final = 4
@@ -136,8 +137,8 @@ class Alertmanager:
                 **({"cluster_name": incident.cluster_name} if incident.cluster_name else {}),
                 **self._links.of(incident),
             },
-            "startsAt": _text(sent.starts),
-            "endsAt": _text(max(sent.ends or end, sent.starts + timedelta(milliseconds=1))),
+            "startsAt": rfc3339(sent.starts, "milliseconds"),
+            "endsAt": rfc3339(max(sent.ends or end, sent.starts + timedelta(milliseconds=1)), "milliseconds"),
         }
         if self._links.page:
             alert["generatorURL"] = self._links.of(incident)["dashboard"]
@@ -190,7 +191,3 @@ def description(incident: Incident) -> str:
     """What happened, and the evidence of the first finding."""
     said = f"{explanation(incident)}\nEvidence: {words(incident.anomaly, incident.evidence)}"
     return said if len(said) <= DESCRIBED else said[: DESCRIBED - 1] + "…"
-
-
-def _text(at: datetime) -> str:
-    return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

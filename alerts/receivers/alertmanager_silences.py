@@ -20,7 +20,7 @@ import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from alerts.config import AlertmanagerConfig
@@ -29,6 +29,7 @@ from alerts.incidents.silence import Silence
 from alerts.receivers.alertmanager import PATH, Alertmanager, headers, request
 from alerts.receivers.http import SendFailed
 from alerts.receivers.memory import Memory
+from rules.vocabulary.times import rfc3339
 
 SILENCES: Final = "/api/v2/silences"
 SILENCE: Final = "/api/v2/silence"
@@ -168,12 +169,8 @@ def _document(key: str, wanted: _Wanted, now: datetime) -> dict[str, Any]:
         "matchers": [
             {"name": name, "value": value, "isRegex": True, "isEqual": True} for name, value in wanted.matchers
         ],
-        "startsAt": _text(now),
-        "endsAt": _text(silence.until),
+        "startsAt": rfc3339(now, "milliseconds"),
+        "endsAt": rfc3339(silence.until, "milliseconds"),
         "createdBy": silence.by or "offsetwatch",
         "comment": f"offsetwatch silence {key}: {silence.because}",
     }
-
-
-def _text(at: datetime) -> str:
-    return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

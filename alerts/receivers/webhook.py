@@ -17,7 +17,7 @@ import hmac
 import json
 import logging
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final, Literal
 
 from alerts.config import WebhookConfig
@@ -27,6 +27,7 @@ from alerts.incidents.incident import Incident, explanation, summary
 from alerts.receivers.alertmanager import Links, Post
 from alerts.receivers.http import Refused, post, reveal, tls
 from alerts.receivers.memory import Memory, Size, ToldTimes
+from rules.vocabulary.times import rfc3339
 
 TIMESTAMP: Final = "X-Offsetwatch-Timestamp"
 SIGNATURE: Final = "X-Offsetwatch-Signature"
@@ -180,10 +181,10 @@ def document(incident: Incident, state: State, links: Links) -> dict[str, Any]:
             "cluster": incident.cluster,
             "cluster_name": incident.cluster_name or None,
             "topic": incident.topic,
-            "since": _text(incident.since),
-            "until": _text(incident.until) if incident.until is not None else None,
+            "since": rfc3339(incident.since, "milliseconds"),
+            "until": rfc3339(incident.until, "milliseconds") if incident.until is not None else None,
             "spells": incident.spells,
-            "first_since": _text(incident.first_since),
+            "first_since": rfc3339(incident.first_since, "milliseconds"),
             "over_before_s": round(incident.rested.total_seconds(), 3) if incident.rested is not None else None,
             "became": {"anomaly": incident.became.anomaly, "id": incident.became.id} if incident.became else None,
             "subjects": list(incident.subjects),
@@ -208,7 +209,3 @@ def verified(secret: str, headers: Mapping[str, str], body: bytes, now: datetime
 
 def _signature(secret: str, stamp: str, body: bytes) -> str:
     return hmac.new(secret.encode(), stamp.encode() + b"." + body, hashlib.sha256).hexdigest()
-
-
-def _text(at: datetime) -> str:
-    return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

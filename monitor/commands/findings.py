@@ -17,6 +17,7 @@ from rich.text import Text
 from alerts.event import parsed
 from alerts.evidence import exact, words
 from monitor.incidents.findings import place
+from rules.vocabulary.times import rfc3339
 
 STYLE: Final = {"critical": "bold red", "warning": "yellow", "info": "cyan", "allowed": "dim"}
 
@@ -30,7 +31,7 @@ def json_line(row: Mapping[str, Any], incident: str | None = None) -> str:
 
 
 def _plain(value: Any) -> Any:
-    return value.astimezone(UTC).isoformat().replace("+00:00", "Z") if isinstance(value, datetime) else value
+    return rfc3339(value) if isinstance(value, datetime) else value
 
 
 def listed(rows: Sequence[Mapping[str, Any]], width: int) -> Iterator[Text]:

@@ -23,6 +23,7 @@ from alerts.silences import Silences, silenced
 from monitor.incidents.ages import age
 from monitor.incidents.findings import Filter, tables_of
 from rules.vocabulary.conditions import EVIDENCE_STALLED, EXPLAIN_WHAT_WAITS
+from rules.vocabulary.times import rfc3339
 from streaming_jobs.location import TableLocation
 from streaming_jobs.tables.delta_tables import read_table
 
@@ -252,13 +253,12 @@ def silence_words(silence: Silence, now: datetime) -> str:
 
 def silence_json(silence: Silence) -> dict[str, Any]:
     """A silence for programs: times as RFC 3339 in UTC."""
-    since, until = (at.astimezone(UTC).isoformat().replace("+00:00", "Z") for at in (silence.since, silence.until))
     return {
         "id": silence.id,
         "cluster": silence.cluster,
         "topic": silence.topic or None,
-        "since": since,
-        "until": until,
+        "since": rfc3339(silence.since),
+        "until": rfc3339(silence.until),
         "because": silence.because,
         "by": silence.by,
     }

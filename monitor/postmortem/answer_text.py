@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from alerts.evidence import exact
 from monitor.postmortem.database import Rows
+from rules.vocabulary.times import rfc3339
 
 LIMIT: Final = 100
 """Rows that a person is shown."""
@@ -123,7 +124,7 @@ def _finite(value: Any) -> Any:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, datetime):
-        return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+        return rfc3339(value)
     if isinstance(value, date | timedelta):
         return str(value)
     if isinstance(value, list | tuple):

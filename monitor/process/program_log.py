@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from monitor.errors import ConfigError
+from rules.vocabulary.times import rfc3339
 
 OURS: Final = ("offsetwatch", "monitor", "probes", "streaming_jobs", "alerts", "deploy")
 CHATTER: Final = "offsetwatch.client"
@@ -92,7 +93,7 @@ class _JsonFormatter(logging.Formatter):
 
 
 def _json(at: float, level: str, logger: str, message: str) -> str:
-    when = datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    when = rfc3339(datetime.fromtimestamp(at, UTC), "milliseconds")
     return json.dumps({"time": when, "level": level, "logger": logger, "message": message}, ensure_ascii=False)
 
 

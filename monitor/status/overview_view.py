@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any, Final, Literal
 
@@ -16,6 +16,7 @@ from monitor.incidents.ages import age
 from monitor.incidents.overview import SILENT, Overview, clock, silence_json, silence_words, verdict
 from monitor.status.board import Seen
 from monitor.status.traffic import TrafficPace
+from rules.vocabulary.times import rfc3339
 
 State = Literal["ok", "behind", "warning", "critical", "failed", "silent"]
 
@@ -359,7 +360,7 @@ def _milliseconds(milliseconds: float) -> str:
 
 
 def _plain(at: datetime | None) -> str | None:
-    return at.astimezone(UTC).isoformat().replace("+00:00", "Z") if at is not None else None
+    return rfc3339(at) if at is not None else None
 
 
 def _incident_json(one: Incident) -> dict[str, Any]:

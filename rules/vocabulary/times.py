@@ -16,3 +16,8 @@ def micros(time: datetime) -> int:
 def from_micros(us: int) -> datetime:
     """The UTC time `us` microseconds after the epoch."""
     return EPOCH + timedelta(microseconds=us)
+
+
+def rfc3339(time: datetime, timespec: str = "auto") -> str:
+    """The time in UTC as programs are told it: 2026-11-22T03:12:07Z."""
+    return time.astimezone(UTC).isoformat(timespec=timespec).replace("+00:00", "Z")
