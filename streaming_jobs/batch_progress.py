@@ -18,7 +18,6 @@ class BatchProgress:
     duration: float
     input_rows: int
     input_rows_per_second: float
-    processed_rows_per_second: float
     lag_versions: int
     phases: Mapping[str, float]
     """Seconds by Spark's own names: addBatch (the checks and our tables), latestOffset, walCommit, and so on."""
@@ -40,7 +39,6 @@ def from_spark(progress: Mapping[str, Any], latest_version: int, rows: int | Non
         duration=phases.get("triggerExecution", _rate(progress.get("batchDuration")) / 1000),
         input_rows=counted if rows is None else rows,
         input_rows_per_second=_rate(progress.get("inputRowsPerSecond")) * each,
-        processed_rows_per_second=_rate(progress.get("processedRowsPerSecond")) * each,
         lag_versions=versions_behind(latest_version, sources[0].get("endOffset")),
         phases=phases,
     )

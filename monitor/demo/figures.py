@@ -102,7 +102,6 @@ class Figures:
             batches=self.batches,
             batch_seconds=progress.duration if progress else None,
             rows_rate=progress.input_rows_per_second if progress else None,
-            unread_commits=progress.lag_versions if progress else None,
             events=events,
             allowed=self._allowed,
         )

@@ -76,7 +76,6 @@ class Snapshot:
     batches: int = 0
     batch_seconds: float | None = None
     rows_rate: float | None = None
-    unread_commits: int | None = None
     events: Sequence[FindingEvent] = ()
     allowed: int = 0
 

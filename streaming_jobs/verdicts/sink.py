@@ -61,7 +61,6 @@ class BatchStats:
     rejected: int = 0
     state_bytes: int = 0
     state_bytes_max: int = 0
-    chunks_written: int = 0
     check_seconds: float = 0.0
     state_seconds: float = 0.0
     write_seconds: float = 0.0
@@ -362,7 +361,6 @@ def _stats(verdicts: pa.Table, rejected: int, seconds: float) -> BatchStats:
         rejected=rejected,
         state_bytes=total("state_bytes"),
         state_bytes_max=pc.max(verdicts["state_bytes"]).as_py() or 0,
-        chunks_written=total("chunks_written"),
         check_seconds=total("check_us") / 1e6,
         state_seconds=total("state_us") / 1e6,
         write_seconds=seconds,

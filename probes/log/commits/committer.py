@@ -492,7 +492,6 @@ class Committer:
             last_commit=from_micros(pending.plan.now),
             version=pending.plan.version,
             rows=self._status.rows + appended,
-            last_rows=appended,
             append_seconds=seconds,
             lives=len(reading),
             unverifiable=dict(self._lives.unverifiable),

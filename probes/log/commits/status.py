@@ -16,7 +16,6 @@ class CommitterStatus:
     last_commit: datetime | None = None
     version: int = 0
     rows: int = 0
-    last_rows: int = 0
     append_seconds: float = 0.0
     lag: timedelta | None = None
     backlog: int = 0
