@@ -10,13 +10,13 @@ from __future__ import annotations
 import importlib.util
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 from deploy.broker import Broker
 from deploy.local_kafka import LocalKafka
-from monitor.drill.faults.fault import Fault, Moment, now
+from monitor.drill.faults.fault import FaultOfRole, now
 from monitor.drill.faults.recovery import await_recovered
 from monitor.drill.faults.roles import Role
 
@@ -46,19 +46,17 @@ def _candidates() -> Iterator[Path]:
         yield from sorted(Path(folder).rglob(_FILE))
 
 
-class ClockJump(Fault):
+class ClockJump(FaultOfRole):
     """The broker's wall clock is `seconds` ahead (behind, if negative) from `begin` to `end`; then it jumps back.
 
     `began` is when it jumps: the restarts that may have to come first are over then."""
 
-    def __init__(self, role: Role, seconds: int = 600, *, clock: Callable[[], Moment] = now) -> None:
-        super().__init__(clock=clock)
-        self.role, self.seconds = role, seconds
+    def __init__(self, role: Role, seconds: int) -> None:
+        super().__init__(role)
+        self.seconds = seconds
 
     def describe(self) -> str:
-        return (
-            f"set the clock of {self._whom(self.role)} {abs(self.seconds)} s {'back' if self.seconds < 0 else 'ahead'}"
-        )
+        return f"set the clock of {self._whom} {abs(self.seconds)} s {'back' if self.seconds < 0 else 'ahead'}"
 
     def _missing(self, cluster: LocalKafka) -> list[str]:
         if libfaketime() is None:
@@ -79,9 +77,9 @@ class ClockJump(Fault):
                 broker.start()
                 await_recovered(cluster, _IN_SYNC_WITHIN_S)
             _forget_shared_memory(broker)
-        self.node = self.role.find(cluster)
-        self.began = self._clock()
-        self._set(cluster.broker(self.node), self.seconds)
+        broker = self._find(cluster)
+        self.began = now()
+        self._set(broker, self.seconds)
 
     def _end(self, cluster: LocalKafka) -> None:
         if self.node is not None:

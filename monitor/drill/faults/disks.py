@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import resource
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,23 +17,19 @@ from typing import Final
 
 from deploy.local_kafka import LocalKafka
 from monitor.drill.errors import DrillFailed
-from monitor.drill.faults.fault import Fault, Moment, now
+from monitor.drill.faults.fault import FaultOfRole
 from monitor.drill.faults.roles import Role
 
 _ENDS_WITHIN_S: Final = 30.0
 
 
-class FailingDisk(Fault):
+class FailingDisk(FaultOfRole):
     """From `begin` on every write of the broker to a file fails. Kafka takes its log folder for failed at the first one
     and, having no other, halts: `begin` returns when it has, or raises after 30 s. `end` gives the disk back, with
     what was written before, and starts the broker."""
 
-    def __init__(self, role: Role, *, clock: Callable[[], Moment] = now) -> None:
-        super().__init__(clock=clock)
-        self.role = role
-
     def describe(self) -> str:
-        return f"fail all disk writes of {self._whom(self.role)}"
+        return f"fail all disk writes of {self._whom}"
 
     def _missing(self, cluster: LocalKafka) -> list[str]:
         if not hasattr(resource, "prlimit"):
@@ -42,8 +37,7 @@ class FailingDisk(Fault):
         return []
 
     def _begin(self, cluster: LocalKafka) -> None:
-        self.node = self.role.find(cluster)
-        broker = cluster.broker(self.node)
+        broker = self._find(cluster)
         pid = broker.pid
         if pid is None:
             raise DrillFailed(f"broker {self.node} ended by itself")
@@ -112,23 +106,16 @@ def device_of(folder: Path) -> str:
     return device
 
 
-class SlowDisk(Fault):
+class SlowDisk(FaultOfRole):
     """The broker writes no more than `rate` bytes a second to its disk, from `begin` to `end`."""
 
-    def __init__(
-        self,
-        role: Role,
-        *,
-        rate: int = 8_192,
-        groups: Path = Path("/sys/fs/cgroup"),
-        clock: Callable[[], Moment] = now,
-    ) -> None:
-        super().__init__(clock=clock)
-        self.role, self.rate, self._groups = role, rate, groups
+    def __init__(self, role: Role, *, rate: int = 8_192, groups: Path = Path("/sys/fs/cgroup")) -> None:
+        super().__init__(role)
+        self.rate, self._groups = rate, groups
         self._throttle: Throttle | None = None
 
     def describe(self) -> str:
-        return f"let {self._whom(self.role)} write {self.rate} bytes a second to its disk"
+        return f"let {self._whom} write {self.rate} bytes a second to its disk"
 
     def _missing(self, cluster: LocalKafka) -> list[str]:
         device = device_of(cluster.folder)
@@ -142,8 +129,7 @@ class SlowDisk(Fault):
         return []
 
     def _begin(self, cluster: LocalKafka) -> None:
-        self.node = self.role.find(cluster)
-        pid = cluster.broker(self.node).pid
+        pid = self._find(cluster).pid
         name = f"offsetwatch-{os.getpid()}-{self.node}"
         self._throttle = throttle(self._groups, device_of(cluster.folder), name, self.rate)
         if pid is None or self._throttle is None:

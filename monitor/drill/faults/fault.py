@@ -18,13 +18,14 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from deploy.broker import Broker
 from deploy.errors import DeployError
 from deploy.local_kafka import LocalKafka
 from monitor.drill.errors import DrillFailed
+from monitor.drill.faults.roles import Role
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +44,10 @@ def now() -> Moment:
 class Fault(ABC):
     """One fault, to be made once. `began`, `ended`: when it was there, None before; `node`: whom it struck."""
 
-    def __init__(self, *, clock: Callable[[], Moment] = now) -> None:
+    def __init__(self) -> None:
         self.began: Moment | None = None
         self.ended: Moment | None = None
         self.node: int | None = None
-        self._clock = clock
         self._cluster: LocalKafka | None = None
         self._undone = True
 
@@ -71,7 +71,7 @@ class Fault(ABC):
         missing = self.preconditions(cluster)
         if missing:
             raise DrillFailed("; ".join(missing))
-        self.began = self._clock()
+        self.began = now()
         self._undone = False
         try:
             self._begin(cluster)
@@ -87,7 +87,7 @@ class Fault(ABC):
         except DeployError as error:
             raise DrillFailed(f"{self.describe()}: {error}") from error
         self._undone = True
-        self.ended = self._clock()
+        self.ended = now()
 
     def __str__(self) -> str:
         return self.describe()
@@ -108,5 +108,19 @@ class Fault(ABC):
     def _end(self, cluster: LocalKafka) -> None:
         """Undo what `_begin` did, as far as it came; called again where it raised."""
 
-    def _whom(self, role: object) -> str:
-        return str(role) if self.node is None else f"broker {self.node}, {role}"
+
+class FaultOfRole(Fault):
+    """A fault of whoever has the `role` when it begins."""
+
+    def __init__(self, role: Role) -> None:
+        super().__init__()
+        self.role = role
+
+    @property
+    def _whom(self) -> str:
+        return str(self.role) if self.node is None else f"broker {self.node}, {self.role}"
+
+    def _find(self, cluster: LocalKafka) -> Broker:
+        """Who has it now: the one that is struck."""
+        self.node = self.role.find(cluster)
+        return cluster.broker(self.node)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from kio.schema.alter_partition_reassignments.v0.request import (
@@ -20,7 +20,7 @@ from kio.schema.unregister_broker.v0.response import UnregisterBrokerResponse
 from kio.static.primitive import i8, i32, i32Timedelta
 
 from deploy.local_kafka import LocalKafka
-from monitor.drill.faults.fault import Fault, Moment, now
+from monitor.drill.faults.fault import Fault
 from monitor.drill.faults.replicas import Placement, view
 from monitor.drill.faults.requests import ask_any, until
 
@@ -64,8 +64,8 @@ class AddAndRemoveBroker(Fault):
     What others put on it meanwhile (the probes make a partition for every broker) goes elsewhere too; what only it had
     is moved, not lost. The partitions that were made stay."""
 
-    def __init__(self, topics: Sequence[str] = (), *, clock: Callable[[], Moment] = now) -> None:
-        super().__init__(clock=clock)
+    def __init__(self, topics: Sequence[str] = ()) -> None:
+        super().__init__()
         self.topics = tuple(topics)
 
     def describe(self) -> str:

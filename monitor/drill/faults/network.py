@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from deploy.local_kafka import LocalKafka
 from monitor.drill.errors import DrillFailed
-from monitor.drill.faults.fault import Fault, Moment, now
-from monitor.drill.faults.roles import Role
+from monitor.drill.faults.fault import FaultOfRole
 
 
-class CutFromPeers(Fault):
+class CutFromPeers(FaultOfRole):
     """What a broker and its peers send each other, as brokers and as controllers, is held from `begin` to `end`.
 
     It goes on answering its clients: it serves what it has, takes records that it cannot have replicated, and believes
     in its roles until its own patience is over, while the others have given them away after theirs (a session of 6 s).
     Nothing is closed, and what was held goes through in the end (`deploy.links`)."""
 
-    def __init__(self, role: Role, *, clock: Callable[[], Moment] = now) -> None:
-        super().__init__(clock=clock)
-        self.role = role
-
     def describe(self) -> str:
-        return f"cut {self._whom(self.role)} from its peers"
+        return f"cut {self._whom} from its peers"
 
     def _missing(self, cluster: LocalKafka) -> list[str]:
         if cluster.links is None:
@@ -32,10 +25,9 @@ class CutFromPeers(Fault):
         return []
 
     def _begin(self, cluster: LocalKafka) -> None:
-        self.node = self.role.find(cluster)
         if cluster.links is None:
             raise DrillFailed("the brokers reach each other directly")
-        cluster.links.isolate(self.node)
+        cluster.links.isolate(self._find(cluster).id)
 
     def _end(self, cluster: LocalKafka) -> None:
         if self.node is not None and cluster.links is not None:

@@ -3,57 +3,50 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from typing import Final
 
 from deploy.local_kafka import LocalKafka
 from monitor.drill.errors import DrillFailed
-from monitor.drill.faults.fault import Fault, Moment, now
+from monitor.drill.faults.fault import Fault, FaultOfRole
 from monitor.drill.faults.recovery import await_recovered
 from monitor.drill.faults.roles import Controller, Role
 
 _IN_SYNC_WITHIN_S: Final = 60.0
 
 
-class KillBroker(Fault):
+class KillBroker(FaultOfRole):
     """SIGKILL, as a power cut of its machine would end the process, only that what it wrote is not lost with it.
 
     With `restart` it is started again at once, and is back (after its session at the controller is over, some 6 s) when
     `begin` returns; without, it stays away until `end`."""
 
-    def __init__(self, role: Role, *, restart: bool = False, clock: Callable[[], Moment] = now) -> None:
-        super().__init__(clock=clock)
-        self.role = role
+    def __init__(self, role: Role, *, restart: bool = False) -> None:
+        super().__init__(role)
         self.restart = restart
 
     def describe(self) -> str:
-        return f"kill {self._whom(self.role)}{', and start it again' if self.restart else ''}"
+        return f"kill {self._whom}{', and start it again' if self.restart else ''}"
 
     def _begin(self, cluster: LocalKafka) -> None:
-        self.node = self.role.find(cluster)
-        cluster.broker(self.node).kill()
+        broker = self._find(cluster)
+        broker.kill()
         if self.restart:
-            cluster.broker(self.node).start()
+            broker.start()
 
     def _end(self, cluster: LocalKafka) -> None:
         if self.node is not None:
             cluster.broker(self.node).start()
 
 
-class PauseBroker(Fault):
+class PauseBroker(FaultOfRole):
     """SIGSTOP until `end`, then SIGCONT: its connections stay open and nobody answers on them; when it goes on it
     believes for a moment that it still has the roles which others were given meanwhile."""
 
-    def __init__(self, role: Role, *, clock: Callable[[], Moment] = now) -> None:
-        super().__init__(clock=clock)
-        self.role = role
-
     def describe(self) -> str:
-        return f"pause {self._whom(self.role)}"
+        return f"pause {self._whom}"
 
     def _begin(self, cluster: LocalKafka) -> None:
-        self.node = self.role.find(cluster)
-        cluster.broker(self.node).pause()
+        self._find(cluster).pause()
 
     def _end(self, cluster: LocalKafka) -> None:
         if self.node is not None:
@@ -65,8 +58,8 @@ class RollingRestart(Fault):
     """Every broker is stopped in order and started again, one at a time, the controller last; the next one only when
     all is in sync again. `begin` returns when all are done, or where `end` is called after the one at hand."""
 
-    def __init__(self, *, clock: Callable[[], Moment] = now) -> None:
-        super().__init__(clock=clock)
+    def __init__(self) -> None:
+        super().__init__()
         self.restarted: list[int] = []
         self._enough = threading.Event()
 

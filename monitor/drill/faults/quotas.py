@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from kio.schema.alter_client_quotas.v1.request import AlterClientQuotasRequest, EntityData, EntryData, OpData
@@ -11,7 +11,7 @@ from kio.static.primitive import f64
 
 from deploy.local_kafka import LocalKafka
 from monitor.drill.errors import DrillFailed
-from monitor.drill.faults.fault import Fault, Moment, now
+from monitor.drill.faults.fault import Fault
 from monitor.drill.faults.requests import ask_any
 
 BANDWIDTH: Final = ("producer_byte_rate", "consumer_byte_rate")
@@ -24,8 +24,8 @@ class Quota(Fault):
 
     What is held back when it ends is held back for as long as the client was told."""
 
-    def __init__(self, keys: Sequence[str], most: float, *, clock: Callable[[], Moment] = now) -> None:
-        super().__init__(clock=clock)
+    def __init__(self, keys: Sequence[str], most: float) -> None:
+        super().__init__()
         self.keys, self.most = tuple(keys), most
 
     def describe(self) -> str:
