@@ -25,7 +25,7 @@ def arrive(
 ) -> None:
     """Rules about what was seen, and the bookkeeping for the other half. `visible` is None for a live partition."""
     new = _news(state, chunks, columns, fresh, visible, report)
-    measure(state, columns, new.sent, new.polled)
+    measure(state, columns, new.sent, new.polled, finished=visible is not None)
     strangers.note_runs(state, columns)
     order.arrive(new)
     committed, proven = new.committed, new.proven

@@ -33,7 +33,7 @@ import pyarrow.compute as pc
 
 from rules.arrays.columns import FEW, MARK, OFFSETS, STEADY, Columns, Runs, integers
 from rules.arrays.intervals import Bools, Ints, each, indices
-from rules.kept.state import NEVER, Clocks, Sightings, State, concat, take
+from rules.kept.state import NEVER, Clocks, Process, Sightings, State, concat, take
 from rules.settling.boots import boots_after, boots_before
 from rules.vocabulary.objectives import SECOND
 
@@ -205,8 +205,9 @@ def ahead(state: State, reader: int, sender: int) -> int:
     return UNKNOWN if best + other < -SECOND else best
 
 
-def measure(state: State, columns: Columns, sent: Runs, polled: Runs) -> None:
-    """Learn from records that one boot sent and another polled, or listed. `sent`, `polled`: the new rows' runs."""
+def measure(state: State, columns: Columns, sent: Runs, polled: Runs, *, finished: bool = False) -> None:
+    """Learn from records that one boot sent and another polled, or listed. `sent`, `polled`: the new rows' runs;
+    `finished`: no further row will ever come."""
     new = _sightings(columns, sent.take(columns.boot[sent.row] >= 0), columns.invoked)
     if not len(columns) or (len(state.boot_names) < 2 and not state.held):
         _ever_higher(state, new)  # who saw this may be heard of later
@@ -219,7 +220,7 @@ def measure(state: State, columns: Columns, sent: Runs, polled: Runs) -> None:
     listings = concat(_newest(state.ends, kept), _listings(columns))
     later = _listed_later(state, listings)
     listings.offset = np.minimum(listings.offset, later)
-    _meet_listings(state, sends, take(listings, later < NEVER))
+    _meet_listings(state, sends, take(listings, later < NEVER), all_known=finished)
     # What was sent, and what saw it, come with different appends, and either may come first.
     state.sightings, state.seen, state.ends = (_newest(one, kept) for one in (sends, polls, listings))
 
@@ -352,9 +353,14 @@ def _none_to_come(state: State, listings: Sightings, reader: int, sender: int, l
     apart = ahead(state, reader, sender)
     if apart == UNKNOWN and state.held:
         return np.zeros(len(sent), bool)
-    here = [process.marked for process in state.processes.values() if process.boot == reader and not process.complete]
+    here = [_done_through(one) for one in state.processes.values() if one.boot == reader and not one.complete]
     told = min(here) if here and not state.held else int(listings.at[listings.boot == reader].max()) - state.held
     return listed + UNHEARD <= told if apart == UNKNOWN else sent + max(apart, 0) <= told
+
+
+def _done_through(process: Process) -> int:
+    """All that it had done by then is here."""
+    return max([process.marked, *(at for slices, _, at in process.marks if slices <= process.next)])
 
 
 def _least(state: State, sender: int, reader: int) -> int:
