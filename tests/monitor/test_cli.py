@@ -177,52 +177,43 @@ def test_a_reader_that_goes_away_is_no_error(folder: Path, said: str) -> None:
     piped.stderr.close()
 
 
-UNWRITABLE = b"offsetwatch: standard output cannot be written: No space left on device\n"
+UNWRITABLE = "offsetwatch: standard output cannot be written: No space left on device\n"
 OUTPUTS = [
     ("--version", ">/dev/full", 2, UNWRITABLE),
     ("--help", ">/dev/full", 2, UNWRITABLE),
-    ("--version", ">&-", 0, b""),
-    ("findings --data nowhere", ">&-", 2, b"offsetwatch: there are no tables in nowhere/tables: give the"),
-    ("findings --data nowhere", "2>/dev/full", 2, b""),
-    ("findings --data nowhere", "2>&-", 2, b""),
-    ("check -", "<&-", 2, b"offsetwatch: standard input: cannot be read: standard input is closed\n"),
+    ("--version", ">&-", 0, ""),
+    ("findings --data nowhere", ">&-", 2, "offsetwatch: there are no tables in nowhere/tables: give the"),
+    ("findings --data nowhere", "2>/dev/full", 2, ""),
+    ("findings --data nowhere", "2>&-", 2, ""),
+    ("check -", "<&-", 2, "offsetwatch: standard input: cannot be read: standard input is closed\n"),
 ]
+
+
+def in_a_shell(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["sh", "-c", command], cwd=folder, env=environment(), capture_output=True, text=True, check=False
+    )
 
 
 @pytest.mark.parametrize(("arguments", "where", "code", "said"), OUTPUTS, ids=[" ".join(one[:2]) for one in OUTPUTS])
 def test_output_that_cannot_be_written_is_one_line(
-    folder: Path, arguments: str, where: str, code: int, said: bytes
+    folder: Path, arguments: str, where: str, code: int, said: str
 ) -> None:
-    command = f"{shlex.join(COMMAND)} {arguments} {where}"
-    done = subprocess.run(["sh", "-c", command], cwd=folder, env=environment(), capture_output=True, check=False)
+    done = in_a_shell(f"{shlex.join(COMMAND)} {arguments} {where}", folder)
     assert done.returncode == code
-    assert done.stderr.startswith(said) and done.stderr.count(b"\n") == bool(said)
+    assert done.stderr.startswith(said) and done.stderr.count("\n") == bool(said)
 
 
 @pytest.mark.parametrize("command", ["monitor --probes", "monitor", "probe run", "demo"])
 def test_too_few_open_files_are_one_line(folder: Path, command: str) -> None:
-    done = subprocess.run(
-        ["sh", "-c", f"ulimit -n 300; {shlex.join(COMMAND)} {command}"],
-        cwd=folder,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = in_a_shell(f"ulimit -n 300; {shlex.join(COMMAND)} {command}", folder)
     said = "300 files may be open here, and 512 are needed at least: raise the limit (ulimit -n)"
     assert (done.returncode, done.stderr) == (2, f"offsetwatch: {said}\n")
 
 
 def test_as_many_files_may_be_open_as_the_machine_lets_us(folder: Path) -> None:
     asked = "import monitor.process.open_files as them; them.require_enough(); print(them.allowed() > 300)"
-    done = subprocess.run(
-        ["sh", "-c", f"ulimit -Sn 300; {shlex.join([sys.executable, '-c', asked])}"],
-        cwd=folder,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = in_a_shell(f"ulimit -Sn 300; {shlex.join([sys.executable, '-c', asked])}", folder)
     assert (done.stdout, done.stderr) == ("True\n", "")
 
 
