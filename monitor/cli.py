@@ -11,19 +11,16 @@ parameter for each of its options, however many they are: that is how typer take
 
 from __future__ import annotations
 
-import atexit
 import faulthandler
 import io
-import os
 import sys
-import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Final, TextIO
+from typing import Annotated, Any
 
 import typer
 from typer.exceptions import TyperException
@@ -33,6 +30,7 @@ from monitor.drill.cli import app as drill_app
 from monitor.errors import USAGE_OR_ENVIRONMENT, UserError, known_errors
 from monitor.options import Cluster, CommandLine, ConfigFile, Data, Debug, History, LogFormat, Panels, Topics, loaded_by
 from monitor.postmortem.cli import add_to as add_postmortem
+from monitor.process.ending import INTERRUPTED, NOBODY_READS, cannot_be_written, complain, leave, nowhere
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -436,16 +434,11 @@ def kafka_up(
     run_in_foreground(LocalKafka(data, brokers, version or KAFKA))
 
 
-INTERRUPTED: Final = 130
-NOBODY_READS: Final = 141
-"""As of a program that SIGPIPE ended."""
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command. Exits with its code."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # it was closed: what would be said goes nowhere
-            setattr(sys, name, _nowhere())
+            setattr(sys, name, nowhere())
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that knows no lines and dots gets the rest of it
@@ -455,75 +448,33 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         code = app(prog_name="offsetwatch", standalone_mode=False, **options)
         sys.stdout.flush()
-        _leave(code if isinstance(code, int) else 0, arguments)
+        leave(code if isinstance(code, int) else 0, arguments)
     except TyperException as error:
         _refuse(error, arguments)
     except (KeyboardInterrupt, typer.Abort):
-        _leave(INTERRUPTED, arguments)
+        leave(INTERRUPTED, arguments)
     except SystemExit as ended:
         # Libraries end so where a pipe is closed: with 1, which is to say here that something bad was found.
         if not isinstance(ended.__context__, BrokenPipeError):
             raise
-        _leave(NOBODY_READS, arguments)
+        leave(NOBODY_READS, arguments)
     except Exception as error:
         from monitor.screen import harmless
 
-        if isinstance(error, OSError) and error.filename is None and _cannot_be_written(sys.stdout):
-            _say(f"standard output cannot be written: {error.strerror}")
-            _leave(USAGE_OR_ENVIRONMENT, arguments)
+        if isinstance(error, OSError) and error.filename is None and cannot_be_written(sys.stdout):
+            complain(f"standard output cannot be written: {error.strerror}")
+            leave(USAGE_OR_ENVIRONMENT, arguments)
         if isinstance(error, PermissionError) and error.filename is not None and not CommandLine.debug:
-            _say(f"{harmless(str(error.filename))}: {error.strerror}")
-            _leave(USAGE_OR_ENVIRONMENT, arguments)
+            complain(f"{harmless(str(error.filename))}: {error.strerror}")
+            leave(USAGE_OR_ENVIRONMENT, arguments)
         if CommandLine.debug or not isinstance(error, known_errors()):
             if arguments is not None:
                 raise
             sys.excepthook(type(error), error, error.__traceback__)
-            _leave(1, arguments)
+            leave(1, arguments)
         for complaint in getattr(error, "complaints", None) or [str(error)]:
-            _say(harmless(" ".join(complaint.split())))
-        _leave(USAGE_OR_ENVIRONMENT, arguments)
-
-
-def _nowhere() -> TextIO:
-    return Path(os.devnull).open("w", encoding="utf-8")
-
-
-def _say(line: str) -> None:
-    """One line on stderr; where that cannot be written, the exit code says it alone."""
-    with suppress(OSError):
-        print(f"offsetwatch: {line}", file=sys.stderr)
-
-
-def _cannot_be_written(stream: TextIO) -> bool:
-    """Whether what is said there gets lost, which is tried. It is given up then: the interpreter would try again."""
-    try:
-        print(file=stream, flush=True)
-    except (OSError, ValueError):
-        sys.stdout = _nowhere()
-        return True
-    return False
-
-
-def _leave(code: int, arguments: Sequence[str] | None) -> None:
-    """Exit. A program of its own that had to do with tables leaves without waiting for Arrow's and deltalake's threads:
-    now and then they abort the process as it ends (code 134), and one of deltalake's calls that comes back while the
-    interpreter goes ends it by SIGSEGV (code 139), as a table's upkeep and what the status page reads may.
-
-    What is left to do at the exit is done only where a command ran something: one that read tables has nothing."""
-    if arguments is None and "deltalake" in sys.modules:
-        if _RUNNING & sys.modules.keys():
-            for thread in threading.enumerate():
-                if not thread.daemon and thread is not threading.current_thread():
-                    thread.join()
-            atexit._run_exitfuncs()
-        for stream in (sys.stdout, sys.stderr):
-            with suppress(OSError):
-                stream.flush()
-        os._exit(code)
-    sys.exit(code)
-
-
-_RUNNING: Final = {"pyspark", "confluent_kafka"}
+            complain(harmless(" ".join(complaint.split())))
+        leave(USAGE_OR_ENVIRONMENT, arguments)
 
 
 def _refuse(error: TyperException, arguments: Sequence[str] | None) -> None:
@@ -534,8 +485,8 @@ def _refuse(error: TyperException, arguments: Sequence[str] | None) -> None:
         context = getattr(error, "ctx", None)
         of = f" ({context.command_path} --help)" if context is not None else ""
         said = " ".join(error.format_message().split()).removesuffix(".").replace("Value error, ", "")
-        _say(f"{said}{of}")
-    _leave(USAGE_OR_ENVIRONMENT, arguments)
+        complain(f"{said}{of}")
+    leave(USAGE_OR_ENVIRONMENT, arguments)
 
 
 if __name__ == "__main__":

@@ -202,7 +202,7 @@ def _child(errand: Errand, pipe: Pipe) -> None:
         logging.captureWarnings(True)  # a client library's, on the user's screen, would be in nobody's language
     with watched(), giving_back():
         _Child(errand, pipe).run()
-    # Not by the interpreter's end: the probe log may be in the middle of being compacted (`monitor.cli._leave`).
+    # Not by the interpreter's end: the probe log may be in the middle of being compacted (`monitor.process.ending`).
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError):
             stream.flush()

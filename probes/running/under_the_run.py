@@ -177,9 +177,8 @@ def _look_at(consumer: Consumer, one: Look, places: dict[Partition, int]) -> Non
         messages = consumer.consume(1_000, MOMENT / 2)
         one.take(messages)
         for message in messages:
-            if message.error() is None:
-                where = message.topic(), message.partition()
-                left[where] = left.get(where, 0) - 1
+            where = message.topic(), message.partition()
+            left[where] = left.get(where, 0) - 1 if message.error() is None else 0  # it ends here
 
 
 def living_writers(journal_folder: Path) -> set[int]:

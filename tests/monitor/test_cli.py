@@ -117,7 +117,7 @@ def test_a_command_that_ran_ends_while_a_library_is_at_work(tmp_path: Path) -> N
         write_deltalake(tmp_path / "table", pa.table({"a": range(100)}), mode="append")
     program = """
 import atexit, sys, threading, time, deltalake
-import monitor.cli as c
+from monitor.process.ending import leave
 sys.modules["pyspark"] = sys  # as if it had been at work
 atexit.register(print, "and the end")
 begun = threading.Event()
@@ -134,7 +134,7 @@ def last():
 threading.Thread(target=keep_up, daemon=True).start()
 begun.wait()
 threading.Thread(target=last).start()
-c._leave(3, None)
+leave(3, None)
 """
     for _ in range(12):
         done = subprocess.run(
