@@ -65,8 +65,8 @@ class AlertmanagerConfig(_Section):
     until they end. How to route them: deploy/prometheus/alertmanager.yml."""
 
     urls: tuple[Url, ...] = Field((), description='Their addresses, as in ["http://alertmanager:9093"].')
-    resend: float = Field(60.0, gt=0, description="Open incidents are sent again after so many seconds.")
-    timeout: float = Field(10.0, gt=0, description="How long an answer may take, seconds.")
+    resend: float = Field(60.0, gt=0, le=86_400, description="Open incidents are sent again after so many seconds.")
+    timeout: float = Field(10.0, gt=0, le=3600, description="How long an answer may take, seconds.")
     token: Secret | None = Field(None, description='A bearer token, as { env = "NAME" } or { file = "path" }.')
     username: str = Field("", description="For basic authentication.")
     password: Secret | None = Field(None, description='As { env = "NAME" } or { file = "path" }.')
@@ -86,7 +86,7 @@ class WebhookConfig(_Section):
     severities: tuple[Literal["critical", "warning"], ...] = Field(
         ("critical", "warning"), description="Of which incidents they are told."
     )
-    timeout: float = Field(10.0, gt=0, description="How long an answer may take, seconds.")
+    timeout: float = Field(10.0, gt=0, le=3600, description="How long an answer may take, seconds.")
     ca: Path | None = Field(None, description="Certificates to trust, instead of the system's.")
 
 
@@ -116,7 +116,10 @@ class AlertsConfig(_Section):
         "there in any case.",
     )
     broker_series: int = Field(
-        16, ge=0, description="At most this many brokers have latency series of their own; others are `other`."
+        16,
+        ge=0,
+        le=10_000,
+        description="At most this many brokers have latency series of their own; others are `other`.",
     )
     log: str = Field(
         "stdout",
@@ -134,6 +137,7 @@ class AlertsConfig(_Section):
     quiet: float = Field(
         900.0,
         gt=0,
+        le=7 * 86_400,
         description="An incident of violations is over when none has been found for so many seconds; one of conditions "
         "when all of them have ended.",
     )

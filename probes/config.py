@@ -14,9 +14,15 @@ from probes.records.register_copy import PAYLOAD_BYTES
 from probes.records.tag import MAX_RUN_BYTES, smallest
 from probes.topology import GroupProtocol
 
-Seconds = Annotated[float, Field(gt=0)]
+Seconds = Annotated[float, Field(gt=0, le=30 * 86_400)]
+Hours = Annotated[float, Field(gt=0, le=24 * 3650)]
+Rate = Annotated[float, Field(ge=0.0001, le=1_000_000)]
 Share = Annotated[float, Field(ge=0, le=1)]
-Count = Annotated[int, Field(ge=0)]
+Count = Annotated[int, Field(ge=0, le=10_000)]
+Records = Annotated[int, Field(ge=1, le=1_000_000)]
+"""As many as the client library gives at once."""
+Partitions = Annotated[int, Field(ge=1, le=100_000)]
+Replicas = Annotated[int, Field(ge=1, le=1_000)]
 
 
 class Section(BaseModel):
@@ -26,8 +32,8 @@ class Section(BaseModel):
 
 
 def _transaction_timeouts(timeouts: tuple[float, ...]) -> tuple[float, ...]:
-    if not timeouts or any(t < 1 for t in timeouts):
-        raise ValueError("transaction timeouts are 1 second or more, and at least one is needed")
+    if not timeouts or not all(1 <= t <= 86_400 for t in timeouts):
+        raise ValueError("transaction timeouts are 1 to 86400 seconds, and at least one is needed")
     return timeouts
 
 
@@ -38,16 +44,16 @@ class TopicsConfig(Section):
         default="offsetwatch",
         description="The topics are `<prefix>-records`, `<prefix>-transactions` and so on: one or two a workload.",
     )
-    partitions: int = Field(
-        default=6, ge=1, description="At least this many partitions a topic, and at least one per broker."
+    partitions: Partitions = Field(
+        default=6, description="At least this many partitions a topic, and at least one per broker."
     )
-    replication: int = Field(
-        default=3, ge=1, description="Replicas of each partition; fewer where there are fewer brokers."
+    replication: Replicas = Field(
+        default=3, description="Replicas of each partition; fewer where there are fewer brokers."
     )
-    min_in_sync: int = Field(default=2, ge=1, description="min.insync.replicas; one less than the replicas at most.")
-    retention_hours: float = Field(default=24.0, gt=0, description="How long the cluster keeps probe records.")
+    min_in_sync: Replicas = Field(default=2, description="min.insync.replicas; one less than the replicas at most.")
+    retention_hours: Hours = Field(default=24.0, description="How long the cluster keeps probe records.")
     retention_bytes: int = Field(
-        default=-1, ge=-1, description="How many bytes of a partition it keeps; -1 for no limit."
+        default=-1, ge=-1, le=2**63 - 1, description="How many bytes of a partition it keeps; -1 for no limit."
     )
     manage: bool = Field(default=True, description="Create and alter probe topics. If false, go on with what is there.")
     ready_within: Seconds = Field(
@@ -92,15 +98,13 @@ class WriterConfig(Section):
 
     count: Count = Field(default=1, description="Writers with one request in flight.")
     with_five_in_flight: Count = Field(default=1, description="Writers with five requests in flight, and labelled so.")
-    rate: float = Field(
-        default=200.0, gt=0, description="Records a second of each writer. The next batch waits for the last."
-    )
+    rate: Rate = Field(default=200.0, description="Records a second of each writer. The next batch waits for the last.")
     record_bytes: int = Field(default=256, ge=64, le=1_000_000, description="Size of a record's value, tag included.")
     batch_interval: Seconds = Field(
         default=0.1, description="Seconds between batches; a batch is rate x interval records."
     )
-    batch_records: int = Field(default=10_000, ge=1, description="At most this many records a batch.")
-    partitions_per_batch: int = Field(default=4, ge=1, description="At most this many partitions in one batch.")
+    batch_records: Records = Field(default=10_000, description="At most this many records a batch.")
+    partitions_per_batch: Partitions = Field(default=4, description="At most this many partitions in one batch.")
     delivery_timeout: Seconds = Field(
         default=30.0, description="How long the client tries to deliver a record, seconds."
     )
@@ -117,7 +121,7 @@ class ReaderConfig(Section):
     restless: Count = Field(
         default=1, description="Readers that change between assign and subscribe, and abandon partitions."
     )
-    poll_records: int = Field(default=10_000, ge=1, description="At most this many records a poll.")
+    poll_records: Records = Field(default=10_000, description="At most this many records a poll.")
     poll_wait: Seconds = Field(default=0.2, le=0.5, description="How long a poll waits for that many, seconds.")
     commit_interval: Seconds = Field(default=5.0, description="Seconds between commits of a reader's offsets.")
     position_interval: Seconds = Field(
@@ -129,14 +133,14 @@ class TransactionConfig(Section):
     """Transactions: sends and polls over several partitions. Half of the probes keep their transactional id."""
 
     count: Count = Field(default=4, description="Transactional probes.")
-    rate: float = Field(default=2.0, gt=0, description="Transactions a second of each.")
+    rate: Rate = Field(default=2.0, description="Transactions a second of each.")
     abort_share: Share = Field(default=0.2, description="The share of transactions that are aborted on purpose.")
     timeouts: tuple[float, ...] = Field(
         default=(60.0, 10.0, 1.0), description="transaction.timeout of each in turn, seconds."
     )
-    records: int = Field(default=8, ge=1, description="At most this many records sent in a transaction.")
-    partitions: int = Field(default=3, ge=1, description="At most this many partitions sent to in a transaction.")
-    poll_records: int = Field(default=500, ge=1, description="At most this many records polled in a transaction.")
+    records: Records = Field(default=8, description="At most this many records sent in a transaction.")
+    partitions: Partitions = Field(default=3, description="At most this many partitions sent to in a transaction.")
+    poll_records: Records = Field(default=500, description="At most this many records polled in a transaction.")
     record_bytes: int = Field(default=256, ge=64, le=1_000_000, description="Size of a record's value, tag included.")
 
     @field_validator("timeouts")
@@ -152,9 +156,9 @@ class TransformConfig(Section):
     id_per_partition: bool = Field(
         default=False, description="A transactional id (and producer) per input partition, instead of one per member."
     )
-    rate: float = Field(default=2.0, gt=0, description="Transactions a second of each.")
-    input_rate: float = Field(default=20.0, gt=0, description="Records a second that are written to their input.")
-    records: int = Field(default=100, ge=1, description="At most this many records a poll; a transaction has two.")
+    rate: Rate = Field(default=2.0, description="Transactions a second of each.")
+    input_rate: Rate = Field(default=20.0, description="Records a second that are written to their input.")
+    records: Records = Field(default=100, description="At most this many records a poll; a transaction has two.")
     abort_share: Share = Field(default=0.1, description="The share of transactions that are aborted on purpose.")
     timeouts: tuple[float, ...] = Field(
         default=(10.0, 60.0), description="transaction.timeout of each member in turn, seconds."
@@ -171,11 +175,11 @@ class AbortsConfig(Section):
     """Transactions that abort and do not seek back: where does the consumer stand then?"""
 
     count: Count = Field(default=1, description="Probes of this kind, each in a group of its own.")
-    rate: float = Field(default=0.2, ge=0.01, description="Transactions a second of each.")
+    rate: float = Field(default=0.2, ge=0.01, le=1_000, description="Transactions a second of each.")
     abort_share: Share = Field(default=0.7, description="The share that is aborted; the others move the group forward.")
     rebalance_share: Share = Field(default=0.3, description="The share with a rebalance forced into it.")
-    poll_records: int = Field(default=50, ge=1, description="At most this many records polled in a transaction.")
-    timeout: float = Field(default=10.0, ge=1, description="transaction.timeout, seconds.")
+    poll_records: Records = Field(default=50, description="At most this many records polled in a transaction.")
+    timeout: float = Field(default=10.0, ge=1, le=86_400, description="transaction.timeout, seconds.")
     record_bytes: int = Field(default=256, ge=64, le=1_000_000, description="Size of a record's value, tag included.")
 
 
@@ -184,11 +188,11 @@ class RegistersConfig(Section):
 
     count: Count = Field(default=3, description="Clients. Without any, the topic of the registers is not made.")
     registers: int = Field(default=4, ge=1, le=256, description="Registers, spread over the topic's partitions.")
-    rate: float = Field(default=5.0, gt=0, description="Operations a second of each client, one after the other.")
+    rate: Rate = Field(default=5.0, description="Operations a second of each client, one after the other.")
     catch_up_within: Seconds = Field(
         default=10.0, description="How long an operation waits to read its own record, seconds."
     )
-    poll_records: int = Field(default=1_000, ge=1, description="At most this many records a poll.")
+    poll_records: Records = Field(default=1_000, description="At most this many records a poll.")
     record_bytes: int = Field(default=256, ge=64, le=1_000_000, description="Size of a record's value, tag included.")
 
 
@@ -205,7 +209,10 @@ class EndToEndConfig(Section):
     count: Count = Field(default=1, description="Probes of this kind; without any, nothing is measured end to end.")
     interval: Seconds = Field(default=1.0, description="Seconds between two records to a partition.")
     partitions: int = Field(
-        default=32, ge=1, description="At most this many partitions at a time, in turn where there are more."
+        default=32,
+        ge=1,
+        le=100_000,
+        description="At most this many partitions at a time, in turn where there are more.",
     )
     objective: Seconds = Field(
         default=20.0, description="A record that has not come back within so many seconds is a failure."
@@ -219,7 +226,7 @@ class AuditConfig(Section):
     period: Seconds = Field(
         default=3600.0, description="Seconds from the start of one pass to the next; a longer pass delays it."
     )
-    rate: float = Field(default=20_000.0, ge=1, description="At most this many records a second.")
+    rate: float = Field(default=20_000.0, ge=1, le=100_000_000, description="At most this many records a second.")
 
 
 class ObserverConfig(Section):
@@ -237,7 +244,7 @@ class UnrestConfig(Section):
 
     enabled: bool = Field(default=True, description="Off for a quiet fleet.")
     mean_interval: Seconds = Field(default=600.0, description="Mean seconds between two such events of one probe.")
-    seed: int | None = Field(default=None, description="Makes the times and choices repeatable.")
+    seed: int | None = Field(default=None, ge=0, le=2**63 - 1, description="Makes the times and choices repeatable.")
 
 
 class SupervisionConfig(Section):

@@ -70,7 +70,7 @@ class UpkeepConfig(_Section):
 
     enabled: bool = True
     every: Seconds = 600.0
-    small_files: Annotated[int, Field(ge=2)] = 500
+    small_files: Annotated[int, Field(ge=2, le=1_000_000)] = 500
     vacuum_hours: Annotated[float, Field(ge=1, le=24 * 365)] = 24.0
     history_days: Days = 30.0
     findings_days: Days = 365.0
@@ -165,9 +165,9 @@ class JobConfig(_Section):
     checkpoint: Located = None
     trigger: Annotated[float, Field(ge=0, le=3600)] = 0.0
     hold: Annotated[float, Field(ge=0, le=60)] = 3.0
-    max_bytes: Annotated[int, Field(ge=1 << 16)] = 64 << 20
-    max_files: Annotated[int, Field(ge=1)] = 1_000
-    starting_version: Annotated[int, Field(ge=0)] | None = None
+    max_bytes: Annotated[int, Field(ge=1 << 16, le=1 << 40)] = 64 << 20
+    max_files: Annotated[int, Field(ge=1, le=1_000_000)] = 1_000
+    starting_version: Annotated[int, Field(ge=0, le=2**53)] | None = None
     rebuild_days: Annotated[int, Field(ge=1, le=36_500)] = 2
     history_wait: Annotated[float, Field(ge=0, le=86_400)] = 120.0
     batch_limit: Annotated[float, Field(ge=10, le=86_400)] = 600.0

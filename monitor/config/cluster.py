@@ -45,7 +45,7 @@ class ClusterConfig(Section):
     bootstrap: str = Field(
         "localhost:9092", min_length=1, description="Addresses of some of its brokers, host:port, comma-separated."
     )
-    reachable_within: float = Field(15.0, gt=0, description="How long the first answer may take, seconds.")
+    reachable_within: float = Field(15.0, gt=0, le=3600, description="How long the first answer may take, seconds.")
     security: dict[str, FromEnvironment | FromFile | SecretStr] = Field(
         {},
         description="librdkafka's security and network settings by their own names; a secret as "
@@ -129,9 +129,14 @@ class EvidenceConfig(ClusterConfig):
     topic: str = Field(
         "offsetwatch.evidence", pattern=r"^[A-Za-z0-9._-]{1,249}$", description="It is made where it is not there."
     )
-    replication: int = Field(3, ge=1, description="Of a topic that is made: replicas, at most one on each broker.")
+    replication: int = Field(
+        3, ge=1, le=1_000, description="Of a topic that is made: replicas, at most one on each broker."
+    )
     retention_hours: float = Field(
-        72.0, gt=0, description="Of a topic that is made: for so long the monitor may be away and nothing is lost."
+        72.0,
+        gt=0,
+        le=24 * 3650,
+        description="Of a topic that is made: for so long the monitor may be away and nothing is lost.",
     )
 
     _table: str = PrivateAttr("evidence")

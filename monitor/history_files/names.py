@@ -11,6 +11,7 @@ A value polled from another key than it was sent to cannot be told from a value 
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from dataclasses import dataclass, field
@@ -111,8 +112,16 @@ class Names:
 
 def shown(form: Any) -> str:
     """A form in a sentence, cut where it is long."""
-    text = form.text if isinstance(form, Literal) else "nil" if form is None else str(form)
+    text = as_text(form)
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+def as_text(form: Any) -> str:
+    """A form in words: a name as it is, and what has parts as JSON writes it."""
+    form = jsonable(form)
+    if form is None:
+        return "nil"
+    return form if isinstance(form, str) else json.dumps(form, ensure_ascii=False, default=str)
 
 
 def jsonable(form: Any) -> Any:

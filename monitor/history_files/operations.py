@@ -181,7 +181,7 @@ class Recorder:
                 e.line = line
             raise
         except (TypeError, ValueError, IndexError, KeyError, AttributeError) as e:
-            raise Malformed(f"this is not an event of a Kafka workload: {shown(jsonable(event))}", line) from e
+            raise Malformed(f"this is not an event of a Kafka workload: {shown(event)}", line) from e
 
     def _add(self, line: int, event: Any) -> None:
         get = event.get
@@ -240,7 +240,7 @@ class Recorder:
             )
         self._record(Head(ordinal, own, function, outcome, begun, invoked, self._latest), value, event)
         if error is not None and outcome != OK:
-            self._errors[self._count - 1] = harmless(shown(jsonable(error)))
+            self._errors[self._count - 1] = harmless(shown(error))
 
     def _index(self, index: Any) -> int:
         """An event's `:index`, -1 where it has none. Raises `Malformed` where the events are not in their order."""
@@ -333,13 +333,13 @@ class Recorder:
                             extend((op, code, offset, polled))
             except (TypeError, ValueError, IndexError, KeyError, AttributeError) as e:
                 raise Malformed(
-                    f"{shown(jsonable(micro))} is neither [send, key, value], [send, key, [offset, value]], [poll] nor"
+                    f"{shown(micro)} is neither [send, key, value], [send, key, [offset, value]], [poll] nor"
                     " [poll, {key: [[offset, value], ...]}]"
                 ) from e
 
     def _reassign(self, head: Head, value: Any, *, rewound: bool) -> None:
         if not isinstance(value, list | tuple | frozenset):
-            raise Malformed(f"{shown(jsonable(value))} is not the list of keys that an assign or subscribe must have")
+            raise Malformed(f"{shown(value)} is not the list of keys that an assign or subscribe must have")
         named = {self._keys.code(key) for key in value}
         touched = self._touched[head.process]
         if head.type == FAIL:
@@ -427,7 +427,7 @@ def _unknown(offset: Any) -> int:
     """An offset that is no place in the log: absent, or one of the numbers by which clients say so."""
     if offset is None or (type(offset) is int and offset in (-1, -1001)):
         return -1
-    raise Malformed(f"{shown(jsonable(offset))} is not an offset")
+    raise Malformed(f"{shown(offset)} is not an offset")
 
 
 def gather(events: Iterable[tuple[int, Any]]) -> Operations:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final
 
-from monitor.history_files.names import Names, jsonable
+from monitor.history_files.names import Names, as_text, jsonable
 from rules.vocabulary.catalogue import CATALOGUE
 from rules.vocabulary.finding import Finding
 from rules.vocabulary.policy import FAILURES_OF_A_FINISHED_HISTORY, severity
@@ -144,11 +144,11 @@ def worded(message: str, names: Names) -> str:
 
     def told(match: re.Match[str]) -> str:
         if match["value"] is not None:
-            return str(jsonable(names.value(int(match["writer"]), int(match["value"]))))
+            return as_text(names.value(int(match["writer"]), int(match["value"])))
         if match["place"] is not None:
-            return f"key {names.keys.get(int(match['place']), match['place'])}"
+            return f"key {as_text(names.keys.get(int(match['place']), match['place']))}"
         kind, number = match["kind"], int(match["number"])
-        return f"{kind} {names.processes.get(number, number) if kind == 'process' else names.index(number)}"
+        return f"{kind} {as_text(names.processes.get(number, number) if kind == 'process' else names.index(number))}"
 
     of_topic = rf"(?: of {re.escape(names.topic)}(?!\w))?"
     return re.sub(rf"{_TERM}|\bpartition (?P<place>\d+)\b{of_topic}", told, message)

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from rich.text import Text
 
+from monitor.history_files.names import as_text
 from monitor.history_files.verdict import MEANINGS, Evidence, Verdict
 from monitor.screen import Screen
 from rules.vocabulary.catalogue import CATALOGUE
@@ -104,7 +105,7 @@ class VerdictText:
     def _finding(self, evidence: Evidence) -> None:
         where = evidence.get("where", "")
         if "key" in evidence:
-            where = f"key {evidence['key']}" if evidence["key"] is not None else "several keys"
+            where = f"key {as_text(evidence['key'])}" if evidence["key"] is not None else "several keys"
         if "why" in evidence:
             self._cycle(where, evidence)
             return
@@ -164,5 +165,5 @@ def _plain(value: Any) -> str:
             return ", ".join(_plain(one["value"]) for one in value)
         if any(isinstance(one, Mapping) for one in value):
             return "; ".join(map(_plain, value))
-        return ", ".join(map(str, value))
-    return str(value)
+        return ", ".join(map(as_text, value))
+    return as_text(value)

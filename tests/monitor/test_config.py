@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -66,10 +68,13 @@ WRONG_FILES = [
     ("[job]\ndriver_memory = '2'", "job.driver_memory: string should match pattern '^[1-9][0-9]*[mg]$', not '2'"),
     (
         "[probes.transaction]\ntimeouts = [0.5]",
-        "probes.transaction.timeouts: transaction timeouts are 1 second or more",
+        "probes.transaction.timeouts: transaction timeouts are 1 to 86400 seconds",
     ),
     ("[probes.writer]\nrecord_bytes = 70", "probes: record_bytes 70 is too small for a tag in topic"),
     ("[cluster]\nsecurity = 3", "cluster.security: must be a table of settings"),
+    ("[probes.writer]\nrate = inf", "probes.writer.rate: input should be less than or equal to 1000000, not inf"),
+    ("[probes.transaction]\ntimeouts = [nan]", "probes.transaction.timeouts: transaction timeouts are 1 to 86400"),
+    ("[probes.reader]\npoll_records = 1000001", "probes.reader.poll_records: input should be less than or equal to"),
     ("x = [", "is not TOML: "),
 ]
 
@@ -83,9 +88,35 @@ def test_what_is_wrong_in_a_file(tmp_path: Path, text: str, complaint: str) -> N
     assert "\n" not in str(raised.value)
 
 
+def test_each_number_has_a_least_and_a_largest_value() -> None:
+    """What is beyond them ends in an error of a library, or takes all memory."""
+
+    def unbounded(name: str, kind: Any) -> Iterator[str]:
+        if kind.get("type") in ("integer", "number"):
+            least, largest = ({word, f"exclusive{word.capitalize()}"} & set(kind) for word in ("minimum", "maximum"))
+            if not (least and largest):
+                yield name
+        for one in (*kind.get("anyOf", ()), *kind.get("prefixItems", ())):
+            yield from unbounded(name, one)
+
+    schema = Config.model_json_schema()
+    tables = {"": schema, **schema["$defs"]}
+    found = [
+        one
+        for table, told in tables.items()
+        for name, kind in told.get("properties", {}).items()
+        for one in unbounded(f"{table}.{name}", kind)
+    ]
+    assert not found
+
+
 WRONG_VARIABLES = [
     ("OFFSETWATCH_PROBES__WRITER__RATE", "fast", "probes.writer.rate: input should be a valid number, not 'fast'"),
-    ("OFFSETWATCH_PROBES__WRITER__RATE", "-5", "probes.writer.rate: input should be greater than 0, not -5"),
+    (
+        "OFFSETWATCH_PROBES__WRITER__RATE",
+        "-5",
+        "probes.writer.rate: input should be greater than or equal to 0.0001, not -5",
+    ),
     (
         "OFFSETWATCH_PROBE__X",
         "1",
