@@ -1,6 +1,6 @@
 """Leader epochs: as of which of them stood what an operation polled, as its row tells (`LeaderEpoch`).
 
-They are told as evidence, and nothing is judged by them: `docs/architecture.md`, "What is not there yet", says why.
+They are told as evidence, and nothing is judged by them: `docs/limits.md` says why.
 """
 
 from __future__ import annotations
