@@ -51,6 +51,14 @@ def damaged_commit(table: Path) -> Path | None:
     return None
 
 
+def absent_commit(table: Path) -> Path | None:
+    """The first commit since the newest checkpoint that is not there, though a later one is."""
+    since = max(_checkpoints(table), default=-1)
+    there = {int(found[1]) for one in _log(table) if (found := _COMMIT.fullmatch(one.name))}
+    absent = next((version for version in range(since + 1, max(there, default=-1)) if version not in there), None)
+    return None if absent is None else table / "_delta_log" / f"{absent:020}.json"
+
+
 def empty_commits(table: Path) -> list[Path]:
     """The commits since the newest checkpoint that hold nothing, as the loss of a host leaves what was not synced.
     Delta's readers pass them over without a word: what they said is gone."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self
 from urllib.parse import urlsplit
 
 from rules.vocabulary.table_errors import in_words
-from streaming_jobs.damaged_table_log import damaged_commit, mend
+from streaming_jobs.damaged_table_log import absent_commit, damaged_commit, mend
 
 if TYPE_CHECKING:
     import pyarrow.fs as pafs
@@ -275,9 +275,11 @@ def opened(location: TableLocation, *, impatient: bool = False) -> DeltaTable | 
             raise
         if (commit := damaged_commit(location)) is not None:
             raise OSError(f"its commit {commit} is damaged") from None
-        if not mend(location):
-            raise
-        return DeltaTable(str(location))
+        if mend(location):
+            return DeltaTable(str(location))
+        if (commit := absent_commit(location)) is not None:
+            raise OSError(f"its commit {commit} is gone") from None
+        raise
 
 
 @functools.lru_cache(maxsize=16)

@@ -16,8 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
@@ -25,6 +23,7 @@ from rules.vocabulary.table_errors import in_words
 from streaming_jobs.errors import TableError
 from streaming_jobs.history.files import SUFFIX
 from streaming_jobs.location import TableLocation, TableUrl, readers, table_location
+from streaming_jobs.tables.data_file import complaint
 
 NAMED: Final = 3
 """So many files are named in a sentence; the others are counted."""
@@ -52,26 +51,10 @@ def found(history: TableLocation, named: str = "", *, everything: bool = False) 
         name = path.rpartition("/")[2]
         why = "it is no longer there" if name in gone else None
         if why is None and (everything or name in named):
-            why = _complaint(path)
+            why = complaint(table_location(path))
         if why is not None:
             damaged.append(Damage(path, why))
     return damaged
-
-
-def _complaint(path: str) -> str | None:
-    """What is wrong with a file's bytes. None too where they are not to be had: that may be otherwise the next time."""
-    place = table_location(path)
-    try:
-        data = place.read_bytes()
-    except OSError:
-        return None
-    try:
-        file = pq.ParquetFile(pa.BufferReader(data))
-        for group in range(file.metadata.num_row_groups):
-            file.read_row_group(group)
-    except (OSError, pa.ArrowException) as error:
-        return f"it cannot be read: {in_words(error)}"
-    return None
 
 
 def give_up(history: TableLocation, damaged: Sequence[Damage], *, tended: bool) -> None:

@@ -20,6 +20,8 @@ import pyarrow.parquet as pq
 from deltalake.transaction import AddAction
 
 from rules.vocabulary.file_statistics import statistics
+from rules.vocabulary.table_errors import in_words
+from streaming_jobs.location import TableLocation
 
 
 def write(table: Path, rows: pa.Table, *, lasting: bool) -> AddAction:
@@ -45,6 +47,21 @@ def write(table: Path, rows: pa.Table, *, lasting: bool) -> AddAction:
         data_change=True,
         stats=orjson.dumps(statistics(rows, times)).decode(),
     )
+
+
+def complaint(place: TableLocation) -> str | None:
+    """What is wrong with a file's bytes. None too where they are not to be had: that may be otherwise the next time."""
+    try:
+        data = place.read_bytes()
+    except OSError:
+        return None
+    try:
+        file = pq.ParquetFile(pa.BufferReader(data))
+        for group in range(file.metadata.num_row_groups):
+            file.read_row_group(group)
+    except (OSError, pa.ArrowException) as error:
+        return f"it cannot be read: {in_words(error)}"
+    return None
 
 
 def sync_commit(table: Path, version: int, *, rewritten: bool = False) -> None:

@@ -14,6 +14,7 @@ import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, Literal, TypeVar
 
 import pyarrow as pa
@@ -110,8 +111,17 @@ class Table:
         try:
             return act()
         except (DeltaError, OSError, pa.ArrowException) as error:
-            said = f"The table {self.spec.name} in {self.path} could not be {verb}: {in_words(error)}."
-            raise TableError(said) from error
+            why = (self._damage() if verb == "read" else None) or in_words(error)
+            raise TableError(f"The table {self.spec.name} in {self.path} could not be {verb}: {why}.") from error
+
+    def _damage(self) -> str | None:
+        """The data file in a folder that cannot be read, if there is one: Delta's own errors name none."""
+        for path in () if isinstance(self.path, TableUrl) else map(Path, self._delta.file_uris()):
+            if not path.is_file():
+                return f"its data file {path} is gone"
+            if (why := data_file.complaint(path)) is not None:
+                return f"its data file {path} is damaged ({why})"
+        return None
 
     def write(
         self,

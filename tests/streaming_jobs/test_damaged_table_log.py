@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,9 +12,10 @@ from deltalake.exceptions import DeltaError
 
 from streaming_jobs.errors import TableError
 from streaming_jobs.location import opened
-from streaming_jobs.tables.delta_tables import read_table
+from streaming_jobs.tables.delta_tables import open_table, read_table
 
 HALF = "00000000000000000006.checkpoint.parquet"
+ASKED = {"cluster": "c", "question": "{}", "answered": False, "recorded": datetime(2026, 11, 29, tzinfo=UTC)}
 
 
 @pytest.fixture
@@ -88,6 +90,32 @@ def test_a_commit_that_is_damaged_is_named(table: Path, left: str) -> None:
     assert f"its commit {commit} is damaged" in str(told.value)
     commit.unlink()
     assert numbers(opened(table)) == list(range(8))
+
+
+def test_a_commit_that_is_gone_is_named(table: Path) -> None:
+    (table / "_delta_log" / HALF).unlink()
+    (table / "_delta_log" / "_last_checkpoint").unlink()
+    commit = table / "_delta_log" / f"{7:020}.json"
+    commit.unlink()
+    with pytest.raises(TableError, match="could not be opened") as told:
+        read_table(table.parent, "findings")
+    assert str(told.value).endswith(f"its commit {commit} is gone.")
+
+
+@pytest.mark.parametrize("left", ["nothing", "half", "no file"])
+def test_a_data_file_that_is_damaged_is_named(tmp_path: Path, left: str) -> None:
+    lookups = open_table(tmp_path, "lookups")
+    for asked in range(3):
+        lookups.write(pa.Table.from_pylist([ASKED | {"txn": asked}], lookups.spec.schema), mode="append")
+    assert read_table(tmp_path, "lookups").num_rows == 3
+    file = sorted((tmp_path / "lookups").glob("*.parquet"))[1]
+    if left == "no file":
+        file.unlink()
+    else:
+        file.write_bytes(file.read_bytes()[:200] if left == "half" else b"")
+    with pytest.raises(TableError, match="could not be read") as told:
+        read_table(tmp_path, "lookups")
+    assert f"its data file {file} is {'gone' if left == 'no file' else 'damaged'}" in str(told.value)
 
 
 def test_what_else_is_wrong_with_a_table_is_told_as_it_is(table: Path) -> None:
