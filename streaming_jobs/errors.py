@@ -33,12 +33,29 @@ class LeaseLost(JobError):
     """Another monitor may be at work on the same tables by now, so nothing is written any more."""
 
 
-class StateFormat(JobError):
-    """The job's state was written by another version of the checks and must be rebuilt from the probe log."""
+class StateUnusable(JobError):
+    """The job cannot go on with its state, which must be rebuilt from the probe log."""
+
+    why: str
+    """As a phrase, of the state."""
 
 
-class EvidenceGap(JobError):
+class StateFormat(StateUnusable):
+    """It was written by another version of the checks."""
+
+    why = "it was written by another version of the checks"
+
+
+class CheckpointDamaged(StateUnusable):
+    """A file of the checkpoint is gone."""
+
+    why = "a file of its checkpoint is gone"
+
+
+class EvidenceGap(StateUnusable):
     """The stream asked for log entries or files that retention has already removed."""
+
+    why = "the probe log no longer keeps what it wants next"
 
 
 class JobFailed(JobError):
@@ -119,6 +136,11 @@ def translated(error: BaseException, *, checkpoint: str) -> JobError:
         return JobFailed(f"The data folder must be one that all of Spark's machines see: {last_line(text)}.")
     if UNREADABLE in text:
         return FileUnreadable(f"The integrity job ended: {last_line(text)}.")
+    if re.search(rf"File \S*{re.escape(checkpoint)}/\S+ does not exist", text):
+        return CheckpointDamaged(
+            f"A file of the checkpoint in {checkpoint} is gone, and its state must be rebuilt from the probe log "
+            f"({last_line(text)})."
+        )
     if any(sign in text for sign in _GAP):
         return EvidenceGap(
             "The job has fallen behind what the probe log keeps, and cannot go on without a rebuild "

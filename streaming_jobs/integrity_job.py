@@ -4,7 +4,7 @@ Three threads touch it: the caller's, Spark's (which calls `_on_batch` for each 
 which looks every half second for finished batches, a failed query and a silent probe log, and runs the tables' upkeep
 in between. None of the checks depends on any of these clocks.
 
-Where the stream cannot begin or go on (`rebuild.reason_to_rebuild`, `StateFormat`, `EvidenceGap`) the state is rebuilt
+Where the stream cannot begin or go on (`rebuild.reason_to_rebuild`, `StateUnusable`) the state is rebuilt
 from the probe log, and another query goes on with it. A query that ends so before its first batch is not rebuilt again.
 """
 
@@ -30,7 +30,15 @@ from rules.vocabulary.finding import Finding
 from rules.vocabulary.table_errors import in_words
 from streaming_jobs.batch_progress import BatchProgress, from_spark
 from streaming_jobs.config import JobConfig
-from streaming_jobs.errors import EvidenceGap, FileUnreadable, JobError, JobFailed, StateFormat, translated
+from streaming_jobs.errors import (
+    EvidenceGap,
+    FileUnreadable,
+    JobError,
+    JobFailed,
+    StateFormat,
+    StateUnusable,
+    translated,
+)
 from streaming_jobs.history import damage
 from streaming_jobs.history.gap import gap, open_gaps
 from streaming_jobs.history.handover import handover
@@ -300,9 +308,9 @@ class IntegrityJob:
         """Whether a query that ended by `error` was followed by another one, with its state rebuilt. Raises the
         `JobError` by which the rebuild failed."""
         cause = self._cause or translated(error, checkpoint=str(self._config.checkpoint_path))
-        if not isinstance(cause, StateFormat | EvidenceGap | FileUnreadable) or self._stopping.is_set():
+        if not isinstance(cause, StateUnusable | FileUnreadable) or self._stopping.is_set():
             return False
-        if not isinstance(cause, StateFormat) and self._goes_on_without(cause):
+        if isinstance(cause, EvidenceGap | FileUnreadable) and self._goes_on_without(cause):
             return True
         if isinstance(cause, FileUnreadable):
             return False
@@ -319,11 +327,8 @@ class IntegrityJob:
             sink.report(gap("opened", (set(sink.clusters) or {""}) - known, self._clock(), str(cause)))
         log.warning("%s", cause)
         self._say(str(cause))
-        why = "the probe log no longer keeps what it wants next"
-        if isinstance(cause, StateFormat):
-            why = "it was written by another version of the checks"
         self._leave_query()
-        if self._rebuilt(why):
+        if self._rebuilt(cause.why):
             self._run_query()
         return True
 

@@ -274,6 +274,23 @@ def test_a_commit_that_is_gone_opens_a_gap_until_the_state_is_rebuilt(
     assert len(set(written(config))) == len(written(config))
 
 
+def test_a_file_of_the_checkpoint_that_is_gone_is_no_gap_of_the_log(
+    spark: SparkSession, config: JobConfig, undisturbed_eventful: Callable[[int], JobConfig]
+) -> None:
+    parts = eventful(2)
+    commit(config.history_path, parts[0])
+    run(spark, config)
+    for file in (a_folder(config.checkpoint_path) / "state").rglob("1.*"):
+        file.unlink()
+    commit(config.history_path, parts[1])
+    _, lines = run(spark, config)
+    assert any("because a file of its checkpoint is gone" in line for line in lines)
+    assert "evidence-gap" not in read_table(config.tables_path, "findings")["anomaly"].to_pylist()
+    whole = undisturbed_eventful(2)
+    assert violations(config) == violations(whole)
+    assert shown(config) == shown(whole)
+
+
 def test_a_restart_needs_no_commit_that_was_read(spark: SparkSession, config: JobConfig) -> None:
     parts = eventful(4)
     for part in parts[:3]:
