@@ -15,6 +15,7 @@ from monitor.drill.drills import (
     brokers,
     clients,
     commits,
+    coordinators,
     ending,
     forging,
     healthy,
@@ -32,6 +33,7 @@ THEMES: Final = (
     brokers,
     clients,
     commits,
+    coordinators,
     ending,
     forging,
     healthy,
@@ -105,6 +107,7 @@ TABLE: Final = (
     "recreated-topic",
     "foreign-flood",
     "rebuilt-replica",
+    "overtaken-load",
 )
 
 EVERY: Final = tuple(

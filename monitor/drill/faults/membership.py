@@ -2,35 +2,20 @@
 
 from __future__ import annotations
 
-import datetime
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
-from kio.schema.alter_partition_reassignments.v0.request import (
-    AlterPartitionReassignmentsRequest,
-    ReassignablePartition,
-    ReassignableTopic,
-)
-from kio.schema.alter_partition_reassignments.v0.response import AlterPartitionReassignmentsResponse
-from kio.schema.elect_leaders.v2.request import ElectLeadersRequest, TopicPartitions
-from kio.schema.elect_leaders.v2.response import ElectLeadersResponse
-from kio.schema.types import BrokerId, TopicName
+from kio.schema.types import BrokerId
 from kio.schema.unregister_broker.v0.request import UnregisterBrokerRequest
 from kio.schema.unregister_broker.v0.response import UnregisterBrokerResponse
-from kio.static.primitive import i8, i32, i32Timedelta
 
 from deploy.local_kafka import LocalKafka
 from monitor.drill.faults.fault import Fault
+from monitor.drill.faults.moves import Moves, elect, move
 from monitor.drill.faults.replicas import Placement, view
 from monitor.drill.faults.requests import ask_any, until
 
 _MOVED_WITHIN_S: Final = 60.0
-_LED_WITHIN_S: Final = 15.0
-_PREFERRED: Final = i8(0)
-_REQUEST: Final = i32Timedelta.parse(datetime.timedelta(seconds=5))
-
-Moves = Mapping[tuple[str, int], tuple[int, ...]]
-"""(topic, partition) -> its replicas afterwards, the preferred leader first."""
 
 
 def moved_in(placements: Sequence[Placement], topics: Sequence[str], node: int) -> Moves:
@@ -82,8 +67,8 @@ class AddAndRemoveBroker(Fault):
     def _begin(self, cluster: LocalKafka) -> None:
         self.node = cluster.add_broker().id
         moves = moved_in(view(cluster.bootstrap).placements, self.topics, self.node)
-        _move(cluster, moves)
-        _elect(cluster, [place for place, replicas in moves.items() if replicas[0] == self.node], self.node)
+        move(cluster, moves)
+        elect(cluster, [place for place, replicas in moves.items() if replicas[0] == self.node], self.node)
 
     def _end(self, cluster: LocalKafka) -> None:
         node = self.node
@@ -95,78 +80,13 @@ class AddAndRemoveBroker(Fault):
         def moved() -> bool | None:
             moves = moved_out(view(cluster.bootstrap).placements, node, others)
             if moves:
-                _move(cluster, moves)
+                move(cluster, moves)
             return None if moves else True
 
         # Until none is left: while they are moved others may put more on it.
         until(moved, 2 * _MOVED_WITHIN_S, f"a cluster without replicas on broker {node}")
         cluster.remove_broker(node)
         until(lambda: _forgotten(cluster, node), _MOVED_WITHIN_S, f"that broker {node} is forgotten")
-
-
-def _move(cluster: LocalKafka, moves: Moves) -> None:
-    """Move replicas, and return when they are where they should be and in sync. Raises DrillFailed."""
-    if not moves:
-        return
-    topics = tuple(
-        ReassignableTopic(
-            name=TopicName(topic),
-            partitions=tuple(
-                ReassignablePartition(
-                    partition_index=i32(partition), replicas=tuple(BrokerId(replica) for replica in replicas)
-                )
-                for (of, partition), replicas in moves.items()
-                if of == topic
-            ),
-        )
-        for topic in sorted({topic for topic, _ in moves})
-    )
-    request = AlterPartitionReassignmentsRequest(timeout=_REQUEST, topics=topics)
-
-    def accepted() -> bool | None:
-        told = ask_any(cluster, request, AlterPartitionReassignmentsResponse)
-        return True if not _refused(told) else None
-
-    def done() -> bool | None:
-        now_at = {(place.topic, place.partition): place for place in view(cluster.bootstrap).placements}
-        moved = all(
-            place in now_at and set(now_at[place].replicas) == set(replicas) and now_at[place].whole
-            for place, replicas in moves.items()
-        )
-        return moved or None
-
-    what = ", ".join(f"{topic}/{partition}" for topic, partition in sorted(moves)[:5])
-    until(accepted, _MOVED_WITHIN_S, f"leave to move replicas of {what}")
-    until(done, _MOVED_WITHIN_S, f"that the replicas of {what} are moved")
-
-
-def _refused(told: AlterPartitionReassignmentsResponse) -> list[str]:
-    """The errors of the answer; a partition that is gone is none."""
-    errors = [told.error_code] if told.error_code else []
-    errors += [p.error_code for topic in told.responses for p in topic.partitions if p.error_code]
-    return [error.name for error in errors]
-
-
-def _elect(cluster: LocalKafka, places: Sequence[tuple[str, int]], node: int) -> None:
-    """Have `node` lead these partitions, of which it is the preferred leader. Raises DrillFailed."""
-    if not places:
-        return
-
-    request = ElectLeadersRequest(
-        election_type=_PREFERRED,
-        topic_partitions=tuple(
-            TopicPartitions(topic=TopicName(topic), partitions=tuple(i32(n) for of, n in places if of == topic))
-            for topic in sorted({topic for topic, _ in places})
-        ),
-        timeout=_REQUEST,
-    )
-
-    def led() -> bool | None:
-        ask_any(cluster, request, ElectLeadersResponse)
-        leaders = {(p.topic, p.partition): p.leader for p in view(cluster.bootstrap).placements}
-        return all(leaders.get(place) == node for place in places) or None
-
-    until(led, _LED_WITHIN_S, f"that broker {node} leads what it was given")
 
 
 def _forgotten(cluster: LocalKafka, node: int) -> bool | None:
