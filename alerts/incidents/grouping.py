@@ -370,7 +370,7 @@ class Incidents:
             return
         self._let_go(number, group)
         if group.spells == 1 and away.counted <= tellable_from(group.first):
-            del self._groups[number]
+            self._drop(number, group)
         else:
             group.end_as_part(Became(cause.first.anomaly, cause.first.id), away)
 

@@ -465,3 +465,16 @@ def test_what_a_group_reflects_twice_when_its_commits_are_gone_is_one_page(
     assert {one.anomaly: one.folded for one in stand} == (
         {first: {second: 1}} if incidents == 1 else {first: {}, second: {}}
     )
+
+
+def test_a_finding_whose_incident_has_never_been_one_is_in_none() -> None:
+    brief, lasting = (told("stuck-producer", n, event_="opened", partition=n) for n in (1, 2))
+    over = told("stuck-producer", 1, at=1, event_="closed", partition=1)
+    incidents = Incidents(kept=None)
+    incidents.take([brief, lasting, over, away("opened", at=2)])
+    (only,) = incidents.at(NOON + 9 * S)
+    assert (only.anomaly, incidents.of(lasting.id), incidents.of(brief.id)) == (
+        "cluster-unreachable",
+        only.occurrence,
+        None,
+    )
