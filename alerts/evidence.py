@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from rules.vocabulary.anomaly import UNITS, Unit
+from rules.vocabulary.anomaly import UNITS, Field, Unit
 from rules.vocabulary.catalogue import CATALOGUE
 from rules.vocabulary.times import from_micros, rfc3339
 
@@ -19,7 +19,7 @@ MEASURED: Final[tuple[Unit, ...]] = ("micros", "time", "s", "min", "ns")
 
 def words(anomaly: str, evidence: Mapping[str, Any]) -> str:
     """The evidence on one line: key=value, lists in brackets."""
-    return "  ".join(f"{name}={_value(_unit(anomaly, name), value)}" for name, value in evidence.items())
+    return "  ".join(f"{name}={_value(_field(anomaly, name), value)}" for name, value in evidence.items())
 
 
 def exact(value: Any) -> Any:
@@ -34,21 +34,21 @@ def exact(value: Any) -> Any:
 
 def units(anomaly: str, evidence: Mapping[str, Any]) -> dict[str, str]:
     """By field, what is counted where it is a time or a span."""
-    measured = ((name, _unit(anomaly, name)) for name in evidence)
-    return {name: UNITS[unit] for name, unit in measured if unit in MEASURED}
+    told = ((name, _field(anomaly, name)) for name in evidence)
+    return {name: UNITS[field.unit] for name, field in told if field is not None and field.unit in MEASURED}
 
 
-def _unit(anomaly: str, name: str) -> Unit:
+def _field(anomaly: str, name: str) -> Field | None:
     entry = CATALOGUE.get(anomaly)
-    field = entry.field(name) if entry is not None else None
-    return field.unit if field is not None else ""
+    return entry.field(name) if entry is not None else None
 
 
-def _value(unit: Unit, value: Any) -> str:
+def _value(field: Field | None, value: Any) -> str:
     if isinstance(value, list | dict):
         return json.dumps(value)
     if value is None:
-        return "unknown"
+        return "none" if field is not None and field.none else "unknown"
+    unit = field.unit if field is not None else ""
     if unit == "micros" and isinstance(value, int):
         return "never" if value < 0 else rfc3339(from_micros(value))
     return f"{value} {unit}" if unit in ("s", "min") else str(value)

@@ -84,7 +84,8 @@ UNITS: Final[dict[Unit, str]] = {
 class Field:
     """One field of a finding's evidence.
 
-    `optional`: it is there only where it is known. `nullable`: it is always there, and null where it is not known.
+    `optional`: it is there only where it is known. `nullable`: it is always there, and null where it is not known, or
+    where there is `none`.
     `fields`: those of an object, or of each object of a list; "*" stands for any other name."""
 
     name: str
@@ -93,6 +94,7 @@ class Field:
     meaning: str
     optional: bool = False
     nullable: bool = False
+    none: bool = False
     fields: tuple[Field, ...] = ()
 
 

@@ -176,7 +176,7 @@ PROTOCOL_VIOLATIONS: Final = (
             GROUP,
             Field("committed", "int", "offset", "what was acknowledged"),
             Field("committed_by", "int", "process", "to whom"),
-            Field("told", "int", "offset", "what was told then, null for none", nullable=True),
+            Field("told", "int", "offset", "what was told then, null for none", nullable=True, none=True),
             Field("told_to", "int", "process", "to whom"),
             Field("after_s", "float", "s", "how long after the acknowledgement it was asked for"),
             Field("retention_minutes", "int", "min", "offsets' retention, where none was told", optional=True),
@@ -192,7 +192,9 @@ PROTOCOL_VIOLATIONS: Final = (
             GROUP,
             Field("told", "int", "offset", "what was told"),
             Field("told_to", "int", "process", "to whom"),
-            Field("before", "int", "offset", "what was told or committed last, null for none", nullable=True),
+            Field(
+                "before", "int", "offset", "what was told or committed last, null for none", nullable=True, none=True
+            ),
             subject=("group", "told"),
         ),
     ),

@@ -14,7 +14,8 @@ from alerts.evidence import exact, units, words
     [
         ("duplicate", {"writer": 7, "seq": 0, "offsets": [4, 9]}, "writer=7  seq=0  offsets=[4, 9]"),
         ("lost-commit", {"after_s": 1.5, "retention_minutes": 5}, "after_s=1.5 s  retention_minutes=5 min"),
-        ("lost-commit", {"told": None}, "told=unknown"),
+        ("lost-commit", {"told": None}, "told=none"),
+        ("phantom-read", {"highest_sent": None}, "highest_sent=unknown"),
         (
             "stuck-producer",
             {"answered": 1_728_043_200_250_000, "process": 3},
