@@ -10,6 +10,10 @@ Refused is what has failed with an error, and what nobody knows the outcome of (
 no (`REFUSALS`): probes take nearly every error for `info`, since an earlier attempt may have been accepted. An error of
 the client's own (`_REVOKE_PARTITIONS`, `_STATE`) may follow from a refusal, and is none without one.
 
+A producer that is fenced when its transaction has been open for its own `transaction.timeout.ms` was refused nothing:
+it was slow, or its host or the cluster was, and the coordinator did what it had been asked for. It has written nothing
+either. Sooner than that somebody else has taken its transactional id, or the coordinator is wrong.
+
 A transactional producer may not even get its producer id: that is a refusal wherever it sends. Has it got one, only the
 refusals of what it sends count; who wrote elsewhere in between was refused twice, and not all the time.
 
@@ -63,6 +67,9 @@ whose log says which: one that cannot append to a log answers so to every send."
 _BESIDE: Final = "INVALID_RECORD"
 """Of the records of a batch of which one is refused for itself, the others are told so: where both are, that one's
 error says why."""
+FENCES: Final = frozenset({"_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "INVALID_PRODUCER_ID_MAPPING"})
+"""Of them, those by which a producer is told that it is not the newest of its transactional id: somebody else began as
+such, or the coordinator ended its transaction."""
 _TOLD_BY_METADATA: Final = frozenset({"_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION"})
 """The client says them, and rests them on what a broker told."""
 

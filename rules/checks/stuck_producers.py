@@ -34,7 +34,7 @@ It is judged in log time, by what is known of that writer and of the partition a
 back with errors alone is not stuck, but refused: that is `refused-writes` (`rules.checks.refused_writes`), told of by
 what is kept here.
 
-State: eight values for each writer that lives, the last `LINEAGE` names that ended with an error, the newest `EARLY`
+State: nine values for each writer that lives, the last `LINEAGE` names that ended with an error, the newest `EARLY`
 marks that came before the slices that they count, and what happened after the last tick.
 """
 
@@ -52,10 +52,11 @@ from rules.checks.not_there import listed, not_there
 from rules.kept.check import Check, News, Passage
 from rules.kept.codec import Table, concat, take
 from rules.kept.report import Report
-from rules.kept.state import State
+from rules.kept.state import NEVER, State
 from rules.settling import standstills
 from rules.settling.completeness import LATE
 from rules.vocabulary.objectives import SECOND
+from rules.vocabulary.settings import natural
 from rules.vocabulary.slices import LOGIN_REFUSED, NO_LOGIN
 
 NAME: Final = "stuck-producer"
@@ -76,7 +77,7 @@ GONE: Final = (*standstills.BROKEN_OFF, "host-lost", "_CRASHED")
 class Producer:
     """One writer's life. `failing`: when the first of its operations was invoked that has had no answer since the last
     one that had; -1 while there is none. `answered`: when it had its last answer here, `written`: its last that was no
-    refusal."""
+    refusal. `timeout`: of its transactions, in microseconds, -1 where it told none."""
 
     who: str
     born: int
@@ -86,6 +87,7 @@ class Producer:
     written: int = -1
     seen: int = -1  # the newest mark that was believed
     error: str = ""  # of `LOGIN_REFUSED`, in which its name's last life ended
+    timeout: int = -1
 
 
 @dataclass(slots=True)
@@ -125,11 +127,26 @@ class Producers:
     early: Held = field(default_factory=Held)
 
 
-_ABSENT, _PRESENT, _BEGUN, _READY, _NOT_READY, _ANSWERED, _REFUSED, _UNANSWERED, _HELD, _FAILED, _ENDED = range(11)
+(
+    _ABSENT,
+    _PRESENT,
+    _BEGUN,
+    _TIMES_OUT,
+    _READY,
+    _NOT_READY,
+    _ANSWERED,
+    _REFUSED,
+    _UNANSWERED,
+    _HELD,
+    _FAILED,
+    _ENDED,
+) = range(12)
 """What happened: [time, one of these, process, its invocation (of those `_IN_TURN` its slice), its name where it
-begun, or the error]. `_READY`, `_NOT_READY`: it has its producer id, or was not given one. `_HELD`: a mark says that an
-operation invoked then was still open. `_FAILED`, `_ENDED`: it closed, with an error of its client or without.
-`_ABSENT`, `_PRESENT`: the observer says that the partition is not there, or is."""
+begun, or the error]. `_TIMES_OUT`: it told the timeout of its transactions, which stands in place of its invocation. Of
+what was `_REFUSED` the error is followed by how long it took, in microseconds. `_READY`, `_NOT_READY`: it has its
+producer id, or was not given one. `_HELD`: a mark says that an operation invoked then was still open. `_FAILED`,
+`_ENDED`: it closed, with an error of its client or without. `_ABSENT`, `_PRESENT`: the observer says that the partition
+is not there, or is."""
 _IN_TURN: Final = frozenset({_READY, _NOT_READY, _REFUSED, _FAILED, _ENDED})
 """These wait for all that their process did before: an acknowledgement may be late, and who was not given a producer id
 closes at once."""
@@ -142,7 +159,8 @@ def arrive(own: Producers, new: News) -> None:
     columns, state = new.columns, new.state
     _look(own, new)
     rare = new.where(START, CLOSE)
-    own.waiting += [_life(columns, row, state.topic) for row in rare.tolist()]
+    for row in rare.tolist():
+        own.waiting += _life(columns, row, state.topic)
     held = _held_marks(own, state, columns)
     for time, number, through in zip(held.at.tolist(), held.process.tolist(), held.through.tolist(), strict=True):
         own.waiting.append([time, _HELD, number, through, ""])
@@ -194,23 +212,20 @@ def _is_ripe(event: list[Any], passage: Passage) -> bool:
     return bool(time <= passage.end) and in_turn
 
 
-def _life(columns: Columns, row: int, topic: str) -> list[Any]:
-    """A start or a close row as an event; -1 for the invocation of a start that is no writer's to this topic."""
+def _life(columns: Columns, row: int, topic: str) -> list[list[Any]]:
+    """What a start or a close row tells; -1 for the invocation of a start that is no writer's to this topic."""
     time, number, invoked = (int(column[row]) for column in (columns.completed, columns.process, columns.invoked))
     if columns.f[row] == START:
         told = dict(columns.table["settings"][row].as_py() or ())
         writes = "writer" in told and told.get("sends_to", topic) == topic
         who = f"{told['name']} of run {columns.table['run'][row].as_py()}" if told.get("name") else str(number)
-        return [time, _BEGUN, number, invoked if writes else -1, who]
+        begun = [time, _BEGUN, number, invoked if writes else -1, who]
+        timeout = natural(told.get("transaction.timeout.ms")) * 1000
+        return [begun, [time, _TIMES_OUT, number, timeout, ""]] if writes and 0 < timeout < NEVER else [begun]
     error = columns.table["error"][row].as_py()
     failed = columns.type[row] != OK and error not in GONE
-    return [
-        time,
-        _FAILED if failed else _ENDED,
-        number,
-        int(columns.slice[row]),
-        error if error in LOGIN_REFUSED else "",
-    ]
+    kind, why = _FAILED if failed else _ENDED, error if error in LOGIN_REFUSED else ""
+    return [[time, kind, number, int(columns.slice[row]), why]]
 
 
 def _beginnings(columns: Columns, rows: Ints) -> list[list[Any]]:
@@ -224,13 +239,14 @@ def _beginnings(columns: Columns, rows: Ints) -> list[list[Any]]:
 
 
 def _refusals(columns: Columns, rows: Ints) -> dict[int, str]:
-    """Which of the rows were refused, and by which error. A transaction that was aborted on purpose has none."""
+    """Which of the rows were refused, by which error and after how long. A transaction that was aborted on purpose has
+    none."""
     failed = rows[columns.type[rows] != OK]
     if not len(failed):
         return {}
     found = zip(failed.tolist(), columns.table["error"].take(failed).to_pylist(), strict=True)
     return {
-        row: error
+        row: f"{error} {columns.completed[row] - columns.invoked[row]}"
         for row, error in found
         if error is not None and (columns.type[row] == FAIL or error in refused_writes.REFUSALS)
     }
@@ -272,10 +288,14 @@ def _follow(own: Producers, event: list[Any], report: Report) -> None:
             one.written = max(one.written, time)
             refused_writes.end(own.refused, one.who, time, report)
         elif time > one.written and own.absent < 0:
-            refusal = refused_writes.Refusal(one.who, number, time, name, one.written)
-            refused_writes.refuse(own.refused, refusal, report)
+            error, _, took = name.partition(" ")
+            if not (error in refused_writes.FENCES and 0 <= one.timeout <= int(took)):
+                refusal = refused_writes.Refusal(one.who, number, time, error, one.written)
+                refused_writes.refuse(own.refused, refusal, report)
     elif number in own.lives:
-        if kind == _HELD:
+        if kind == _TIMES_OUT:
+            own.lives[number].timeout = invoked
+        elif kind == _HELD:
             _hold(own, number, time, invoked, report)
         elif kind == _READY:
             _note_ready(own, own.lives[number].who, time, report)

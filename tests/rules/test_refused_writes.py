@@ -188,9 +188,37 @@ def after_rebalances(h: History) -> None:
         h.mark(1.0)
 
 
+def fenced(h: History, *, after: float, timeout: str | None = "1000") -> None:
+    """Each of its lives is fenced in its second transaction, so long after that had begun."""
+    for life in range(12):
+        begins(h, f"w{life}")
+        born(h, f"w{life}", "writer-1", **({} if timeout is None else {"transaction.timeout.ms": timeout}))
+        invoked = h.at(h.time)
+        h.time += after
+        h.txn(f"w{life}", sends=[("w", life, 1, None)], txn=life, type="info", error="_FENCED", invoked=invoked)
+        h.row(f"w{life}", "close", type="info", error="_FENCED")
+        h.mark(4.0 - after)
+
+
+def fenced_at_once(h: History) -> None:
+    """Somebody else begins as the same transactional id, again and again."""
+    fenced(h, after=0.9)
+
+
+def fenced_before_its_time(h: History) -> None:
+    fenced(h, after=1.1, timeout="60000")
+
+
+def fenced_with_a_timeout_that_is_not_known(h: History) -> None:
+    fenced(h, after=1.1, timeout=None)
+
+
 @pytest.mark.parametrize(
     "build",
     [
+        fenced_at_once,
+        fenced_before_its_time,
+        fenced_with_a_timeout_that_is_not_known,
         never_wrote,
         by_a_broker_that_cannot_append,
         certainly_not,
@@ -210,7 +238,7 @@ def test_a_writer_that_is_refused(build: Callable[[History], None], fed: Fed) ->
     build(h)
     (opened,) = whole(fed(h), [NAME])
     assert (opened.event, opened.subject) == ("opened", (W1,))
-    assert opened.evidence["error"] in (DENIED, "MSG_SIZE_TOO_LARGE", NO_ID, "UNKNOWN")
+    assert opened.evidence["error"] in (DENIED, "MSG_SIZE_TOO_LARGE", NO_ID, "UNKNOWN", "_FENCED")
 
 
 def for_less_than_the_objective(h: History) -> None:
@@ -282,6 +310,11 @@ def is_rebalanced_all_the_time(h: History) -> None:
         h.mark(1.0)
 
 
+def whose_transactions_time_out(h: History) -> None:
+    """They are open for longer than their timeout, as on a machine that is starved: the coordinator ends them."""
+    fenced(h, after=1.0)
+
+
 def twice_in_twelve_minutes(h: History) -> None:
     """In between it had nothing to send here: others of its group had the partition."""
     born(h, "w", "writer-1")
@@ -296,6 +329,7 @@ def twice_in_twelve_minutes(h: History) -> None:
     "build",
     [
         is_rebalanced_all_the_time,
+        whose_transactions_time_out,
         twice_in_twelve_minutes,
         for_less_than_the_objective,
         now_and_then,
