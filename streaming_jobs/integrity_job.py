@@ -31,6 +31,7 @@ from rules.vocabulary.table_errors import in_words
 from streaming_jobs.batch_progress import BatchProgress, from_spark
 from streaming_jobs.config import JobConfig
 from streaming_jobs.errors import (
+    UNREADABLE,
     EvidenceGap,
     FileUnreadable,
     JobError,
@@ -421,6 +422,7 @@ class IntegrityJob:
                 self._answer(self._ended.is_set)
             except (JobError, DeltaError, OSError) as error:  # nothing is lost: it is asked again
                 log.warning("questions to the probe log are put off: %s", in_words(error))
+                self._give_up_if_told(str(error))
 
     def _answer(self, stopping: Callable[[], bool], *, last: bool = False) -> None:
         """What readers saw differently, and what else was seen of transactions of which a value is absent."""
@@ -508,6 +510,21 @@ class IntegrityJob:
         while not self._ended.wait(self._config.upkeep.every):
             for line in upkeep.run(self._clock(), self._ended.is_set):
                 log.info("%s", line)
+                self._give_up_if_told(line)
+
+    def _give_up_if_told(self, trouble: str) -> None:
+        """Who reads the log beside the query was told that a file of it is damaged: what the query has not come to, or
+        has left behind it. So it goes on as it is."""
+        if UNREADABLE not in trouble or not self._config.upkeep.enabled:
+            return
+        try:
+            if lost := damage.found(self._config.history_path, everything=True):
+                damage.give_up(self._config.history_path, lost, tended=True)
+                clusters, now = set(self._open_sink().clusters) or {""}, self._clock()
+                self.record([*gap("opened", clusters, now, damaged=lost), *gap("closed", clusters, now)])
+                log.warning("%s", damage.told(lost))
+        except JobError as error:
+            log.warning("%s", error)
 
 
 __all__ = ["Batch", "BatchProgress", "IntegrityJob", "Listeners", "session_settings"]

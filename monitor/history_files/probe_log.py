@@ -32,6 +32,8 @@ from rules.vocabulary.slices import Place
 from rules.vocabulary.table_errors import in_words
 from streaming_jobs.config import CyclesConfig, JobConfig
 from streaming_jobs.cycles.search import CycleJob
+from streaming_jobs.errors import EvidenceGap, TableError
+from streaming_jobs.history import damage
 from streaming_jobs.history.replay import Replay
 from streaming_jobs.location import TableLocation, is_table, table_location
 from streaming_jobs.tables.delta_tables import open_table
@@ -70,7 +72,24 @@ def judge(
     say: Callable[[str], None] = lambda line: None,
 ) -> Judged:
     """Check the log in `history`. `cycles`: whether dependency cycles are searched for, their pictures go to the folder
-    `pictures`. Raises the jobs' `TableError` and `EvidenceGap` where it cannot be read."""
+    `pictures`. Raises the jobs' `TableError` and `EvidenceGap` where it cannot be read, and names what is damaged."""
+    try:
+        return _judged(history, objectives, cycles=cycles, ww=ww, pictures=pictures, say=say)
+    except (TableError, EvidenceGap) as error:
+        if damaged := damage.found(history, everything=True):
+            raise TableError(f"{damage.told(damaged)} Put it back from a backup.") from error
+        raise
+
+
+def _judged(
+    history: TableLocation,
+    objectives: Objectives,
+    *,
+    cycles: bool,
+    ww: bool,
+    pictures: Path | None,
+    say: Callable[[str], None],
+) -> Judged:
     replay, checks = Replay(history), Checks(objectives, held=HELD)
     found: list[Finding] = []
     edges = replay.edges()

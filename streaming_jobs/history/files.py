@@ -11,17 +11,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
+from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from rules.vocabulary.file_names import hash_told
 from rules.vocabulary.table_errors import in_words
 from streaming_jobs.errors import GONE, UNREADABLE
 from streaming_jobs.history.block import Block
 from streaming_jobs.history.validation import CHECKED_SCHEMA
 from streaming_jobs.location import TableUrl, table_location, told
+from streaming_jobs.tables.data_file import CHANGED, changed
 
 SUFFIX: Final = ".damaged"
 """After the name of a file that was given up (`damage`)."""
@@ -43,7 +46,7 @@ def read(block: Block, wanted: Sequence[str] = CHECKED_SCHEMA.names) -> Iterator
 
 def _read(block: Block, wanted: Sequence[str]) -> Iterator[pa.Table]:
     seen = 0
-    source = TableUrl(block.path).open() if "://" in block.path else pa.OSFile(block.path)
+    source = TableUrl(block.path).open() if "://" in block.path else _opened(block.path)
     with told() if "://" in block.path else nullcontext(), source:
         file = pq.ParquetFile(source)
         present = set(file.schema_arrow.names)
@@ -53,6 +56,13 @@ def _read(block: Block, wanted: Sequence[str]) -> Iterator[pa.Table]:
             yield completed(rows, wanted)
     if block.rows is not None and seen != block.rows:
         raise ValueError(f"{block.path}: a file of {block.rows} rows was read as {seen}")
+
+
+def _opened(path: str) -> pa.NativeFile:
+    """A local file. Raises OSError, also where its bytes are not those that were written."""
+    if hash_told(path) is not None and changed(Path(path)):  # others are large, and read in part
+        raise OSError(CHANGED)
+    return pa.OSFile(path)
 
 
 def tables(blocks: Iterable[Block], wanted: Sequence[str] = CHECKED_SCHEMA.names) -> Iterator[pa.Table]:

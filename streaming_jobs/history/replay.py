@@ -12,7 +12,9 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
+from pathlib import Path
 from typing import Any, Final, TypeVar
+from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
@@ -25,11 +27,12 @@ from rules.vocabulary.objectives import SECOND
 from rules.vocabulary.slices import Place
 from rules.vocabulary.table_errors import in_words
 from rules.vocabulary.times import from_micros, micros
-from streaming_jobs.errors import EvidenceGap, TableError
+from streaming_jobs.errors import UNREADABLE, EvidenceGap, TableError
 from streaming_jobs.history.files import completed
 from streaming_jobs.history.format import require_format
 from streaming_jobs.history.validation import CHECKED_SCHEMA, KEYS
 from streaming_jobs.location import TableLocation, readers
+from streaming_jobs.tables.data_file import CHANGED, changed
 
 T = TypeVar("T")
 
@@ -238,8 +241,16 @@ class Replay:
 
     def _of(self, day: str) -> ds.Dataset:
         if self._day is None or self._day[0] != day:
-            self._day = (day, self._table.to_pyarrow_dataset(file_pruning_predicate=[("date", "=", day)]))
+            data = self._table.to_pyarrow_dataset(file_pruning_predicate=[("date", "=", day)])
+            self._require_as_written(data.files)
+            self._day = (day, data)
         return self._day[1]
+
+    def _require_as_written(self, files: Sequence[str]) -> None:
+        """Raises OSError where the bytes of one in a folder are known not to be those that were written."""
+        for file in (self.path / unquote(name) for name in files) if isinstance(self.path, Path) else ():
+            if changed(file):
+                raise OSError(f"{UNREADABLE} file {file}: {CHANGED}")
 
     def _cut(self, day: str, rows: int) -> Iterator[Piece]:
         midnight = micros(datetime.combine(date.fromisoformat(day), time(), UTC))

@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Final, Literal
+from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import DeltaTable, WriterProperties
@@ -28,10 +29,10 @@ from rules.vocabulary.encodings import compacted
 from rules.vocabulary.file_sizes import targets
 from rules.vocabulary.table_errors import in_words
 from streaming_jobs.config import JobConfig, UpkeepConfig
-from streaming_jobs.errors import TableError
+from streaming_jobs.errors import UNREADABLE, TableError
 from streaming_jobs.location import TableLocation, TableUrl, names, opened, readers
 from streaming_jobs.tables import cap
-from streaming_jobs.tables.data_file import sync_commit
+from streaming_jobs.tables.data_file import CHANGED, changed, forget_notes, sync_commit
 from streaming_jobs.tables.delta_tables import read_table
 from streaming_jobs.tables.log_kept import is_kept, let_go
 from streaming_jobs.tables.schemas import SPECS
@@ -173,6 +174,8 @@ def act(path: TableLocation, step: Step) -> str:
         return f"{step.table}: checkpoint at version {table.version()}"
     # Full: what was removed some hours ago the log's checkpoints leave out, and it would stay for ever.
     gone = table.vacuum(retention_hours=step.hours, dry_run=False, enforce_retention_duration=False, full=True)
+    if not isinstance(path, TableUrl):
+        forget_notes(path)
     return f"{step.table}: {len(gone)} unused files deleted"
 
 
@@ -180,11 +183,22 @@ def _compact(path: TableLocation, table: DeltaTable, written: WriterProperties |
     """Put small files together, a partition after the other; how many were removed and added."""
     removed = added = 0
     for filters, size in targets(table):
+        if not isinstance(path, TableUrl):
+            _require_as_written(path, table, size)
         made = table.optimize.compact(filters, target_size=size, max_concurrent_tasks=1, writer_properties=written)
         if made["numFilesRemoved"]:
             _sync(path, table)
             removed, added = removed + made["numFilesRemoved"], added + made["numFilesAdded"]
     return removed, added
+
+
+def _require_as_written(path: Path, table: DeltaTable, size: int) -> None:
+    """Raises OSError for a file that would be compacted, and whose bytes have changed: what was made of them would look
+    as if it had been written so."""
+    files = pa.table(table.get_add_actions(flatten=True))
+    for name, held in zip(files["path"].to_pylist(), files["size_bytes"].to_pylist(), strict=True):
+        if held < size and changed(file := path / unquote(name)):
+            raise OSError(f"{UNREADABLE} file {file}: {CHANGED}")
 
 
 def _sync(path: TableLocation, table: DeltaTable) -> None:

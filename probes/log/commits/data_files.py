@@ -28,6 +28,7 @@ from deltalake.transaction import AddAction
 
 from probes.log.journals.segments import sync
 from rules.vocabulary.encodings import OF_A_SECOND, STEPS
+from rules.vocabulary.file_names import CHANCE, named_after
 from rules.vocabulary.file_statistics import statistics
 
 _LEVEL: Final = 9
@@ -49,12 +50,11 @@ def _written(table: Path, day: date, rows: pa.Table, selected_by: Sequence[str])
     held = rows.select([name for name in rows.column_names if rows[name].null_count < rows.num_rows])
     folder = f"date={day.isoformat()}"
     (table / folder).mkdir(exist_ok=True)
-    # A short one: for hours each of the log's checkpoints tells the names of what compaction has replaced, too.
-    name = f"{folder}/{secrets.token_hex(10)}.parquet"
     steps = dict.fromkeys((one for one in OF_A_SECOND if one in held.column_names), STEPS)
+    file = pa.BufferOutputStream()
     pq.write_table(
         held,
-        table / name,
+        file,
         compression="zstd",
         compression_level=_LEVEL,
         write_statistics=False,
@@ -62,11 +62,14 @@ def _written(table: Path, day: date, rows: pa.Table, selected_by: Sequence[str])
         column_encoding=steps,
         use_dictionary=False,
     )
+    data = file.getvalue().to_pybytes()
+    name = f"{folder}/{named_after(data, secrets.token_bytes(CHANCE))}"
+    (table / name).write_bytes(data)
     sync(table / name)
     sync(table / folder)
     return AddAction(
         path=name,
-        size=(table / name).stat().st_size,
+        size=len(data),
         partition_values={"date": day.isoformat()},
         modification_time=int(time.time() * 1000),
         data_change=True,
