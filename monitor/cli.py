@@ -349,13 +349,15 @@ def status(
     from monitor.incidents.overview import gather, silence_json, verdict, with_silences
     from monitor.incidents.room import no_room
     from monitor.screen import Screen
+    from streaming_jobs.history.handover import is_under_way
 
     loaded = loaded_by(config, data)
     if not loaded.data.is_dir() and isinstance(loaded.job.tables_path, Path):
         raise UserError(f"{loaded.named('data')}: there is no folder {loaded.data}")
     hold = timedelta(seconds=loaded.alerts.quiet)
     found, _ = gather(loaded.job.tables_path, datetime.now(UTC), Filter(), hold, ClusterNames(loaded))
-    overview = with_silences(found, kept_silences(loaded), no_room(loaded))
+    rebuilding = is_under_way(loaded.job.rebuild_folder)
+    overview = with_silences(found, kept_silences(loaded), no_room(loaded), rebuilding=rebuilding)
     said, storage = verdict(overview), survey(loaded)
     if json:
         print(

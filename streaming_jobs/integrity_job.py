@@ -227,6 +227,11 @@ class IntegrityJob:
         return self.busy_for() if self._busy_since is None else 0.0
 
     @property
+    def rebuilding(self) -> bool:
+        """Is the state being rebuilt?"""
+        return self._rebuilding
+
+    @property
     def unwritten(self) -> list[Unwritten]:
         """What has been told and could not be written yet, for the job that follows."""
         return self._unwritten if self._sink is None else self._sink.unwritten

@@ -27,6 +27,7 @@ from monitor.screen import Screen
 from rules.vocabulary.catalogue import CATALOGUE
 from streaming_jobs.config import JobConfig
 from streaming_jobs.damaged_table_log import empty_commits
+from streaming_jobs.history.handover import is_under_way
 from streaming_jobs.history.reachable import require_reachable
 
 
@@ -87,7 +88,9 @@ def run(asked: Question, configured: Callable[[], Config], history: str | None) 
         overview = (
             replace(overview, kept=True)
             if history is not None
-            else with_silences(overview, kept_silences(config), no_room(config))
+            else with_silences(
+                overview, kept_silences(config), no_room(config), rebuilding=is_under_way(job.rebuild_folder)
+            )
         )
         rows = read(tables, wanted, names) if asked.form != "incidents" else []
     if asked.form == "json":

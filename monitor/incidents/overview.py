@@ -63,6 +63,7 @@ class Overview:
     kept: bool = False
     silences: Sequence[Silence] = ()
     no_room: str | None = None
+    rebuilding: bool = False
     others: int = 0
 
     @property
@@ -113,14 +114,16 @@ def overview_of(
     return Overview(now, found, counted, known, others=others), incidents
 
 
-def with_silences(overview: Overview, silences: Silences, no_room: str | None) -> Overview:
-    """The same with the silences, and what a full disk does (`monitor.incidents.room`)."""
+def with_silences(overview: Overview, silences: Silences, no_room: str | None, *, rebuilding: bool = False) -> Overview:
+    """The same with the silences, what a full disk does (`monitor.incidents.room`), and whether a rebuild is not
+    done."""
     held, now = silences.all(), overview.now
     return replace(
         overview,
         incidents=silenced(overview.incidents, held, now),
         silences=in_order(one for one in held if one.active(now)),
         no_room=no_room,
+        rebuilding=rebuilding,
     )
 
 
@@ -238,7 +241,10 @@ def verdict(overview: Overview, *, by_monitor: bool = False) -> str:
 
 
 def _asked(overview: Overview) -> str:
-    """What to look at where nothing is checked: a monitor that was there has said that no rows came."""
+    """What to look at where nothing is checked: a monitor that was there has said that no rows came, or begun to read
+    the log again."""
+    if overview.rebuilding:
+        return ": the checks' state is being rebuilt, if the monitor is running."
     if any(one.anomaly == EVIDENCE_STALLED for one in overview.open):
         return ": no rows came, are the probes running, and the monitor?"
     return ": is the monitor running?"

@@ -200,6 +200,12 @@ class Checks:
         """Have the checks stopped, to begin again?"""
         return self._opened is not None
 
+    @property
+    def rebuilding(self) -> bool:
+        """Is their state being rebuilt?"""
+        job = self._job
+        return job is not None and job.rebuilding
+
     def ask_to_stop(self) -> None:
         """Begin to stop: `start` returns soon, no further batch is begun. Does not wait."""
         self._stopping.set()

@@ -198,8 +198,7 @@ def _child(errand: Errand, pipe: Pipe) -> None:
         as_json=errand.as_json,
         cluster=errand.config.name,
     )
-    if not errand.aloud:
-        logging.captureWarnings(True)  # a client library's, on the user's screen, would be in nobody's language
+    logging.captureWarnings(True)  # a client library's, on the user's screen, would be in nobody's language
     with watched(), giving_back():
         _Child(errand, pipe).run()
     # Not by the interpreter's end: the probe log may be in the middle of being compacted (`monitor.process.ending`).

@@ -253,6 +253,8 @@ class Watch:
             return "stopping"
         if self._checks is None or not self._checked:
             return f"starting: blind since {clock(self._began, datetime.now(UTC), seconds=True)} UTC"
+        if self._checks.rebuilding:
+            return "the checks' state is being rebuilt"
         return "the checks have stopped, and begin again" if self._checks.stalled else None
 
     def _told(self) -> CheckingListeners:

@@ -19,7 +19,8 @@ _LONGEST: Final = 300
 
 
 def in_words(error: BaseException) -> str:
-    """The error's text on a line: of an object store its answer, or why it gave none."""
+    """The error's text on a line, as the end of a sentence without its stop: of an object store its answer, or why it
+    gave none."""
     text = _QUERY.sub(r"\1", _BACKTRACE.sub("", _COLOURS.sub("", str(error))))
     request = _REQUEST.search(text)
     if answer := _ANSWER.search(text):
@@ -31,4 +32,4 @@ def in_words(error: BaseException) -> str:
         told = text
     words = " ".join(told.split()) or type(error).__name__
     where = f"{request[1]} says " if request is not None and answer else f"{request[1]}: " if request else ""
-    return f"{where}{words}"[:_LONGEST]
+    return f"{where}{words}"[:_LONGEST].rstrip(".")

@@ -73,6 +73,11 @@ class RebuildProgress:
     more: Mapping[str, Any] = field(default_factory=dict)
 
 
+def is_under_way(folder: Path) -> bool:
+    """Whether a rebuild has begun in its folder, and is not done."""
+    return (folder / "plan.json").is_file()
+
+
 class Workspace:
     """The folder of a rebuild beside its checkpoint."""
 

@@ -116,6 +116,14 @@ def test_where_the_monitor_said_that_no_rows_came_the_probes_are_asked_for() -> 
     assert "is the monitor running" not in told
 
 
+def test_where_a_rebuild_is_not_done_it_is_said() -> None:
+    found = Overview(NOW, [], {}, Checked(NOW - 180 * S, NOW - 180 * S), rebuilding=True)
+    assert verdict(found) == (
+        "NOTHING HAS BEEN CHECKED FOR 3m, since 11:59:00 UTC: the checks' state is being rebuilt, if the monitor is"
+        " running. Then, no incident was open."
+    )
+
+
 @pytest.mark.parametrize("width", [80, 120])
 @pytest.mark.parametrize("anomaly", [a.name for a in CATALOGUE.values() if a.kind != "classified"])
 def test_each_incident_is_one_line_with_its_whole_name_and_its_message(anomaly: str, width: int) -> None:

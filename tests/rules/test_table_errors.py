@@ -26,7 +26,7 @@ AWAY = """Generic MicrosoftAzure error
     [
         (REFUSED, "http://store:9000 says NoSuchBucket: The specified bucket does not exist"),
         (AWAY, "https://a.blob.core.windows.net: tcp connect error: Connection refused (os error 111)"),
-        ("a file\n  is not there", "a file is not there"),
+        ("a file\n  is not there.", "a file is not there"),
         ("see https://a/c?sig=SECRET for more", "see https://a/c for more"),
         (
             "Kernel error: cut short\n   0: <unknown>\n   1: clone3\n         at ./misc/x.S:81:0\n",
