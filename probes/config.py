@@ -122,7 +122,7 @@ class ReaderConfig(Section):
         default=1, description="Readers that change between assign and subscribe, and abandon partitions."
     )
     poll_records: Records = Field(default=10_000, description="At most this many records a poll.")
-    poll_wait: Seconds = Field(default=0.2, le=0.5, description="How long a poll waits for that many, seconds.")
+    poll_wait: float = Field(default=0.2, gt=0, le=0.5, description="How long a poll waits for that many, seconds.")
     commit_interval: Seconds = Field(default=5.0, description="Seconds between commits of a reader's offsets.")
     position_interval: Seconds = Field(
         default=5.0, description="Seconds between the positions it logs of each partition."

@@ -427,7 +427,6 @@ class IntegrityJob:
                 self._answer(self._ended.is_set)
             except (JobError, DeltaError, OSError) as error:  # nothing is lost: it is asked again
                 log.warning("questions to the probe log are put off: %s", in_words(error))
-                self._give_up_if_told(str(error))
 
     def _answer(self, stopping: Callable[[], bool], *, last: bool = False) -> None:
         """What readers saw differently, and what else was seen of transactions of which a value is absent."""
@@ -518,8 +517,8 @@ class IntegrityJob:
                 self._give_up_if_told(line)
 
     def _give_up_if_told(self, trouble: str) -> None:
-        """Who reads the log beside the query was told that a file of it is damaged: what the query has not come to, or
-        has left behind it. So it goes on as it is."""
+        """Upkeep was told that a file of the log is damaged: one that the query has left behind it, so it goes on as it
+        is."""
         if UNREADABLE not in trouble or not self._config.upkeep.enabled:
             return
         try:

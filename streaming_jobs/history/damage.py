@@ -23,7 +23,7 @@ from rules.vocabulary.table_errors import in_words
 from streaming_jobs.errors import TableError
 from streaming_jobs.history.files import SUFFIX
 from streaming_jobs.location import TableLocation, TableUrl, readers, table_location
-from streaming_jobs.tables.data_file import complaint
+from streaming_jobs.tables.file_hashes import complaint
 
 NAMED: Final = 3
 """So many files are named in a sentence; the others are counted."""

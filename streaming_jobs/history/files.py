@@ -24,7 +24,7 @@ from streaming_jobs.errors import GONE, UNREADABLE
 from streaming_jobs.history.block import Block
 from streaming_jobs.history.validation import CHECKED_SCHEMA
 from streaming_jobs.location import TableUrl, table_location, told
-from streaming_jobs.tables.data_file import CHANGED, changed
+from streaming_jobs.tables.file_hashes import CHANGED, changed
 
 SUFFIX: Final = ".damaged"
 """After the name of a file that was given up (`damage`)."""

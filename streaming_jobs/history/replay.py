@@ -32,7 +32,7 @@ from streaming_jobs.history.files import completed
 from streaming_jobs.history.format import require_format
 from streaming_jobs.history.validation import CHECKED_SCHEMA, KEYS
 from streaming_jobs.location import TableLocation, readers
-from streaming_jobs.tables.data_file import CHANGED, changed
+from streaming_jobs.tables.file_hashes import CHANGED, changed
 
 T = TypeVar("T")
 
@@ -83,6 +83,7 @@ class Replay:
         require_format(self._table, path)
         self.version = self._table.version()
         self._day: tuple[str, ds.Dataset] | None = None
+        self._looked_at: set[str] = set()
 
     def _translated(self, act: Callable[[], T]) -> T:
         try:
@@ -134,7 +135,7 @@ class Replay:
             wanted = before if after is None else after & before
 
         def act() -> pa.Table:
-            data = self._of(piece.day)
+            data = self._as_written(piece.day)
             names = [name for name in CHECKED_SCHEMA.names if name in data.schema.names]
             return completed(data.to_table(columns=names, filter=wanted).combine_chunks())
 
@@ -241,23 +242,26 @@ class Replay:
 
     def _of(self, day: str) -> ds.Dataset:
         if self._day is None or self._day[0] != day:
-            data = self._table.to_pyarrow_dataset(file_pruning_predicate=[("date", "=", day)])
-            self._require_as_written(data.files)
-            self._day = (day, data)
+            self._day = (day, self._table.to_pyarrow_dataset(file_pruning_predicate=[("date", "=", day)]))
         return self._day[1]
 
-    def _require_as_written(self, files: Sequence[str]) -> None:
-        """Raises OSError where the bytes of one in a folder are known not to be those that were written."""
-        for file in (self.path / unquote(name) for name in files) if isinstance(self.path, Path) else ():
-            if changed(file):
-                raise OSError(f"{UNREADABLE} file {file}: {CHANGED}")
+    def _as_written(self, day: str) -> ds.Dataset:
+        """The rows of a day of which all is read. Raises OSError where a file's bytes, in a folder, are known not to be
+        those that were written: all of them are looked at once, which is too dear for who wants a few rows."""
+        data = self._of(day)
+        if day not in self._looked_at and isinstance(self.path, Path):
+            for file in (self.path / unquote(name) for name in data.files):
+                if changed(file):
+                    raise OSError(f"{UNREADABLE} file {file}: {CHANGED}")
+            self._looked_at.add(day)
+        return data
 
     def _cut(self, day: str, rows: int) -> Iterator[Piece]:
         midnight = micros(datetime.combine(date.fromisoformat(day), time(), UTC))
         counts = np.zeros(_DAY, np.int64)
 
         def act() -> None:
-            for batch in self._of(day).scanner(columns=["completed"]).to_batches():
+            for batch in self._as_written(day).scanner(columns=["completed"]).to_batches():
                 known = batch.column(0).drop_null()
                 seconds = (known.cast(pa.timestamp("us", tz="UTC")).view(pa.int64()).to_numpy() - midnight) // SECOND
                 counts[:] += np.bincount(np.clip(seconds, 0, _DAY - 1), minlength=_DAY)

@@ -11,9 +11,7 @@ import os
 import time
 import uuid
 from contextlib import suppress
-from hashlib import file_digest
 from pathlib import Path
-from typing import Final
 from urllib.parse import unquote
 
 import orjson
@@ -21,13 +19,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake.transaction import AddAction
 
-from rules.vocabulary.file_names import NOTED, digest, hash_told
 from rules.vocabulary.file_statistics import statistics
-from rules.vocabulary.table_errors import in_words
-from streaming_jobs.location import TableLocation
-
-_NOTE: Final = ".hash"
-CHANGED: Final = "its bytes are not those that were written"
+from streaming_jobs.tables.file_hashes import note
 
 
 def write(table: Path, rows: pa.Table, *, lasting: bool) -> AddAction:
@@ -53,63 +46,6 @@ def write(table: Path, rows: pa.Table, *, lasting: bool) -> AddAction:
         data_change=True,
         stats=orjson.dumps(statistics(rows, times)).decode(),
     )
-
-
-def changed(file: Path) -> bool:
-    """Whether the bytes of a file are not those that were written, as far as its name tells, or what was noted of it.
-    Raises OSError."""
-    told = hash_told(file.name) or _noted(file)
-    if told is None:
-        return False
-    with file.open("rb") as opened:
-        return file_digest(opened, digest).hexdigest() != told
-
-
-def note(file: Path) -> None:
-    """Note the hash of a file that somebody else has named. Raises OSError."""
-    place = _place_of_note(file)
-    place.parent.mkdir(exist_ok=True)
-    with file.open("rb") as opened:
-        place.write_text(file_digest(opened, digest).hexdigest())
-
-
-def forget_notes(table: Path) -> None:
-    """Take away what is noted of files that are there no longer. Raises OSError."""
-    notes = [*(table / NOTED).iterdir()] if (table / NOTED).is_dir() else []
-    there = {file.name for file in table.rglob("*.parquet")} if notes else set()
-    for one in notes:
-        if one.name.removesuffix(_NOTE) not in there:
-            one.unlink(missing_ok=True)
-
-
-def _noted(file: Path) -> str | None:
-    """None also for a note that was lost with its host."""
-    try:
-        return _place_of_note(file).read_text() or None
-    except (FileNotFoundError, UnicodeDecodeError):
-        return None
-
-
-def _place_of_note(file: Path) -> Path:
-    table = file.parent.parent if "=" in file.parent.name else file.parent
-    return table / NOTED / f"{file.name}{_NOTE}"
-
-
-def complaint(place: TableLocation) -> str | None:
-    """What is wrong with a file's bytes. None too where they are not to be had: that may be otherwise the next time."""
-    try:
-        data = place.read_bytes()
-        if isinstance(place, Path) and changed(place):
-            return CHANGED
-    except OSError:
-        return None
-    try:
-        file = pq.ParquetFile(pa.BufferReader(data))
-        for group in range(file.metadata.num_row_groups):
-            file.read_row_group(group)
-    except (OSError, pa.ArrowException) as error:
-        return f"it cannot be read: {in_words(error)}"
-    return None
 
 
 def sync_commit(table: Path, version: int, *, rewritten: bool = False) -> None:

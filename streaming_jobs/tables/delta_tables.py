@@ -28,6 +28,7 @@ from streaming_jobs.errors import LeaseLost, TableError
 from streaming_jobs.location import TableLocation, TableUrl, opened, readers
 from streaming_jobs.tables import data_file
 from streaming_jobs.tables.fence import APP, fence_of
+from streaming_jobs.tables.file_hashes import complaint
 from streaming_jobs.tables.schemas import SPECS, TableSpec
 
 T = TypeVar("T")
@@ -119,7 +120,7 @@ class Table:
         for path in () if isinstance(self.path, TableUrl) else map(Path, self._delta.file_uris()):
             if not path.is_file():
                 return f"its data file {path} is gone"
-            if (why := data_file.complaint(path)) is not None:
+            if (why := complaint(path)) is not None:
                 return f"its data file {path} is damaged ({why})"
         return None
 

@@ -14,11 +14,11 @@ Every retention must exceed the largest lag that the job is allowed: a stream th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -32,8 +32,9 @@ from streaming_jobs.config import JobConfig, UpkeepConfig
 from streaming_jobs.errors import UNREADABLE, TableError
 from streaming_jobs.location import TableLocation, TableUrl, names, opened, readers
 from streaming_jobs.tables import cap
-from streaming_jobs.tables.data_file import CHANGED, changed, forget_notes, sync_commit
+from streaming_jobs.tables.data_file import sync_commit
 from streaming_jobs.tables.delta_tables import read_table
+from streaming_jobs.tables.file_hashes import CHANGED, changed, forget_notes
 from streaming_jobs.tables.log_kept import is_kept, let_go
 from streaming_jobs.tables.schemas import SPECS
 
@@ -184,7 +185,7 @@ def _compact(path: TableLocation, table: DeltaTable, written: WriterProperties |
     removed = added = 0
     for filters, size in targets(table):
         if not isinstance(path, TableUrl):
-            _require_as_written(path, table, size)
+            _require_as_written(path, table.get_add_actions(flatten=True), filters, size)
         made = table.optimize.compact(filters, target_size=size, max_concurrent_tasks=1, writer_properties=written)
         if made["numFilesRemoved"]:
             _sync(path, table)
@@ -192,12 +193,12 @@ def _compact(path: TableLocation, table: DeltaTable, written: WriterProperties |
     return removed, added
 
 
-def _require_as_written(path: Path, table: DeltaTable, size: int) -> None:
-    """Raises OSError for a file that would be compacted, and whose bytes have changed: what was made of them would look
-    as if it had been written so."""
-    files = pa.table(table.get_add_actions(flatten=True))
-    for name, held in zip(files["path"].to_pylist(), files["size_bytes"].to_pylist(), strict=True):
-        if held < size and changed(file := path / unquote(name)):
+def _require_as_written(path: Path, actions: Any, filters: Sequence[tuple[str, str, str]] | None, size: int) -> None:
+    """Raises OSError where the bytes of a file have changed that would be compacted, as `filters` picks it and it is
+    smaller than `size`: what was made of it would look as if it had been written so."""
+    for one in pa.table(actions).to_pylist():
+        chosen = all(str(one[f"partition.{name}"]) == value for name, _, value in filters or ())
+        if chosen and one["size_bytes"] < size and changed(file := path / unquote(one["path"])):
             raise OSError(f"{UNREADABLE} file {file}: {CHANGED}")
 
 

@@ -152,7 +152,7 @@ def _polled(reader: Reader, where: Partition, seq: int) -> bool:
 def test_a_restless_reader_changes_modes_and_partitions_and_says_so(
     stage: MakeStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one = stage(unrest={"enabled": True, "mean_interval": 1e9, "seed": 1})
+    one = stage(unrest={"enabled": True, "mean_interval": 2_592_000, "seed": 1})
     reader = one.put(Reader, "reader", group=f"{one.prefix}-g", restless=True)
     monkeypatch.setattr(reader.rng, "choice", lambda options: {3: "partition"}.get(len(options), options[0]))
     reader._trouble()

@@ -25,8 +25,8 @@ from streaming_jobs.history.block import Block
 from streaming_jobs.history.files import read
 from streaming_jobs.history.replay import Replay
 from streaming_jobs.integrity_job import IntegrityJob
-from streaming_jobs.tables.data_file import CHANGED, changed
 from streaming_jobs.tables.delta_tables import read_table
+from streaming_jobs.tables.file_hashes import CHANGED, changed
 from streaming_jobs.tables.upkeep import Step, Upkeep, act
 from tests.known import a_folder
 from tests.streaming_jobs.probe_log import duplicates
