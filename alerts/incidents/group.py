@@ -12,7 +12,7 @@ from alerts.event import FindingEvent
 from alerts.incidents.cut_logs import SIGNS, SOON
 from alerts.incidents.incident import LISTED, Became, Incident, holds_since
 from alerts.incidents.judged import is_condition
-from alerts.incidents.keys import Key, is_of_the_cluster, subject_of
+from alerts.incidents.keys import LOST_COMMIT, REFLECTED, Key, is_of_the_cluster, subject_of
 from alerts.incidents.outage import tellable_from
 from rules.vocabulary.conditions import WAIT_ON_THE_CLUSTER
 from rules.vocabulary.policy import SEVERITIES
@@ -50,6 +50,8 @@ class Group:
     folded: Counter[str] = field(default_factory=Counter)
     topics: set[str] = field(default_factory=set)
     keys: set[Key] = field(default_factory=set)
+    undone: dict[tuple[str, int], int] = field(default_factory=dict)
+    """By consumer group and partition, the highest offset that was committed and is gone."""
     newest: FindingEvent | None = None
     """What began its present spell."""
     latest: FindingEvent | None = None
@@ -103,6 +105,14 @@ class Group:
         end = max(ends, default=self.counted)
         return end if end <= now else None
 
+    def repeats(self, event: FindingEvent) -> bool:
+        """Does a transform reflect again what its group had committed, and this incident tells to be gone? It does so
+        when it comes back, however long after."""
+        offset, group = (event.evidence.get(name) for name in ("input_offset", "group"))
+        if event.anomaly != REFLECTED or offset is None or group is None:
+            return False
+        return bool(offset < self.undone.get((group, event.partition), 0))
+
     def begins_again(self, event: FindingEvent) -> bool:
         """Is this another spell of it, and not the same one that had ended for a moment? What came with it may go on:
         the cause has ended. An outage in which somebody was answered for a moment is found again half a minute later:
@@ -153,6 +163,9 @@ class Group:
         more = 1 + int(event.evidence.get("more_of_the_same", 0))
         self.findings += more
         self.topics.add(event.topic)
+        if event.anomaly == LOST_COMMIT and len(self.undone) < PLACES:
+            what = event.evidence.get("group", ""), event.partition
+            self.undone[what] = max(self.undone.get(what, 0), event.evidence.get("committed", 0))
         own = event.anomaly == self.first.anomaly
         if own:
             for places in (self.places, self.now_places):
@@ -186,6 +199,9 @@ class Group:
         self.folded += other.folded
         self.findings += other.findings
         self.topics |= other.topics
+        self.undone = {
+            what: max(self.undone.get(what, 0), other.undone.get(what, 0)) for what in self.undone | other.undone
+        }
         self.since, self.last = min(self.since, other.since), max(self.last, other.last)
         self.began = min(self.began or self.since, other.since)
         self.counted = max(self.counted, other.counted)

@@ -10,8 +10,9 @@ What is grouped:
   the partition; else one that concerns the same transaction, value or offset; else one of the same log within `AFTER`
   of it, where both tell of the log's order; else it begins one. What tells of groups' committed offsets joins first
   of all what told of such within `AFTER`, or takes it in where it was milder, and so does what a transform of such a
-  group has reflected twice. A loss joins that of a loss alone. What came with an incident of another name takes
-  nothing of its own name with it: people are told of that when it happens.
+  group has reflected twice, at any time where its group's commits of that are told to be gone. A loss joins that of a
+  loss alone. What came with an incident of another name takes nothing of its own name with it: people are told of
+  that when it happens.
 - Conditions of one anomaly and topic are one incident with their partitions inside. Those about the set-up of a
   cluster, or about processes (`OF_THE_CLUSTER`), are one incident per cluster. Who is refused for want of the same
   right, or by the same login, is in one with all others, whatever their conditions are called.
@@ -269,7 +270,8 @@ class Incidents:
                 continue  # what was explained and is opened again stands for itself
             number = self._by_key.get(key)
             if number is not None and self._goes_on(number, event) and self._says(number, event):
-                if key[0] in IN_A_MOMENT and abs(event.at - self._groups[number].last) > AFTER:
+                group = self._groups[number]
+                if key[0] in IN_A_MOMENT and abs(event.at - group.last) > AFTER and not group.repeats(event):
                     continue  # another fault of the same log, or of groups
                 return number
         return None

@@ -46,6 +46,7 @@ one fact with three names."""
 NAMED_FOR: Final = tuple(TELLS)
 """The name that such an incident has of those that are found at one moment: the first of these."""
 REFLECTED: Final = "eos-violation"
+LOST_COMMIT: Final = "lost-commit"
 _OF_AN_INPUT: Final = frozenset({"duplicate", REFLECTED})
 """An input that stands twice is reflected twice, and told of in the output's topic."""
 OF_A_LOG: Final = "log"

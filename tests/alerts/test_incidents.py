@@ -467,6 +467,32 @@ def test_what_a_group_reflects_twice_when_its_commits_are_gone_is_one_page(
     )
 
 
+@pytest.mark.parametrize(
+    ("group", "partition", "offset", "after", "incidents"),
+    [
+        ("g", 3, 99, 400.0, 1),
+        ("g", 3, 100, 400.0, 2),  # had not been committed before
+        ("g", 4, 99, 400.0, 2),
+        ("h", 3, 99, 400.0, 2),
+        ("g", 3, 99, 1_000.0, 2),  # the incident is over
+    ],
+)
+def test_what_a_transform_that_comes_back_later_repeats_of_what_was_committed_is_no_second_page(
+    group: str, partition: int, offset: int, after: float, incidents: int
+) -> None:
+    lost = {"group": "g", "committed": 100, "told": None}
+    twice = {"group": group, "writer": 7, "seq": 1, "input_offset": offset}
+    stand = standing(
+        told("lost-commit", ("g", 100, -1), topic="inputs", evidence=lost),
+        told("lost-commit", ("g", 40, -1), topic="inputs", evidence=lost | {"committed": 40}),
+        told("eos-violation", ("g", 1), at=after, topic="outputs", partition=partition, evidence=twice),
+        now=after + 2,
+    )
+    assert {one.anomaly: one.folded for one in stand} == (
+        {"lost-commit": {"eos-violation": 1}} if incidents == 1 else {"lost-commit": {}, "eos-violation": {}}
+    )
+
+
 def test_a_finding_whose_incident_has_never_been_one_is_in_none() -> None:
     brief, lasting = (told("stuck-producer", n, event_="opened", partition=n) for n in (1, 2))
     over = told("stuck-producer", 1, at=1, event_="closed", partition=1)
