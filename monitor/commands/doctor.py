@@ -12,7 +12,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -29,12 +29,13 @@ from monitor.process.open_files import NEEDED, allowed
 from monitor.process.reach import Reached, connection, evidence_topic, reach
 from monitor.process.versions import versions
 from probes.config import TopicsConfig
-from probes.kafka.client import NO_CONSUMER_PROTOCOL, Connection, consumer_settings, producer_settings
+from probes.kafka.client import Connection, consumer_settings, producer_settings
 from probes.kafka.errors import ClientError, ProbeError
 from probes.kafka.wire.errors import CannotConnect
 from probes.kafka.wire.messages import Api
-from probes.kafka.wire.rights import Resource, refused, takes
+from probes.kafka.wire.rights import Resource, refused, taken
 from probes.log.evidence.topic import described
+from probes.running.needed import is_transactional, lacking
 from probes.topics.probe_topics import Alter, ClusterView, Create, Grow, ProbeTopics, TopicView, plan
 from streaming_jobs.errors import TableError
 from streaming_jobs.history.reachable import require_conditional_puts, require_reachable
@@ -169,7 +170,7 @@ def _examine_cluster(config: Config, names: dict[str, str]) -> Iterator[Answer]:
     elif same != config.name:
         yield Answer("cluster", "bad", f"it is the same cluster as {same}: only one of them can be watched")
     yield from clients(connection(config))
-    yield from rights(config)
+    yield from requests(config)
     topics = ProbeTopics(reached.admin, config.probes.topics, lambda line: None, config.probes.topic_names)
     try:
         view = topics.view(with_config=True)
@@ -268,20 +269,29 @@ def clients(to: Connection) -> Iterator[Answer]:
     yield Answer("connection", "ok", f"security.protocol {protocol}")
 
 
-def rights(config: Config) -> Iterator[Answer]:
-    """May the probes use their groups and transactional ids? Without that they wait, and nothing is read."""
+def requests(config: Config) -> Iterator[Answer]:
+    """Do the brokers take what the probes ask of them, and may the probes use their groups and transactional ids?
+    Without that they wait, and nothing is read."""
     name = f"{config.probes.topics.prefix}-doctor"
-    asked: list[tuple[Resource, str]] = [("group", name), ("transactional id", name)]
     try:
-        errors = refused(connection(config), name, asked)
+        known = taken(connection(config), name)
+        lacks = lacking(config.probes, known)
+        yield from (Answer("requests", "bad", one) for one in lacks)
+        if not lacks:
+            yield Answer("requests", "ok", "brokers take all that the probes ask of them")
+        yield from _rights(config, name, known)
     except CannotConnect:  # a login that only librdkafka knows
         return
     except ClientError as error:
         yield Answer("rights", "warning", f"which groups may be used could not be asked: {error}")
-        return
-    if config.probes.group_protocol == "consumer":
-        known = takes(connection(config), name, Api.CONSUMER_GROUP_HEARTBEAT)
-        yield Answer("group protocol", "ok" if known else "bad", "consumer" if known else NO_CONSUMER_PROTOCOL)
+
+
+def _rights(config: Config, name: str, known: Collection[int]) -> Iterator[Answer]:
+    asked: list[tuple[Resource, str]] = [("group", name)]
+    if is_transactional(config.probes) and Api.END_TXN in known:
+        asked.append(("transactional id", name))
+    errors = refused(connection(config), name, asked)
+    kinds = " and ".join(f"{kind}s" for kind, _ in asked)
     denied = [
         f"{kind}s {config.probes.topics.prefix}-*: {error}"
         for (kind, _), error in zip(asked, errors, strict=True)
@@ -289,7 +299,7 @@ def rights(config: Config) -> Iterator[Answer]:
     ]
     yield from (Answer("rights", "bad", one) for one in denied)
     if not denied:
-        yield Answer("rights", "ok", f"groups and transactional ids {config.probes.topics.prefix}-*")
+        yield Answer("rights", "ok", f"{kinds} {config.probes.topics.prefix}-*")
 
 
 def _settings(about: str, given: Mapping[str, str], safe: Mapping[str, str]) -> Answer:

@@ -59,9 +59,6 @@ LOGGED: Final = frozenset(
 """The settings that start rows may show."""
 
 
-NO_CONSUMER_PROTOCOL: Final = (
-    'probes.group_protocol is "consumer", which the brokers do not know (KIP-848; Apache Kafka has it from 4.0 on)'
-)
 Security = Mapping[str, str] | Callable[[], Mapping[str, str]]
 """librdkafka's security and network settings; a function is asked for each client that is opened, so that a secret that
 was changed is used by the next one."""

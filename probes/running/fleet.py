@@ -21,11 +21,10 @@ from confluent_kafka.admin import AdminClient
 
 from probes.clock import Clock
 from probes.config import ProbesConfig
-from probes.kafka.client import NO_CONSUMER_PROTOCOL, Connection, admin_settings, open_admin
+from probes.kafka.client import Connection, admin_settings, open_admin
 from probes.kafka.errors import ClientError, ProbeError
 from probes.kafka.wire.errors import CannotConnect
-from probes.kafka.wire.messages import Api
-from probes.kafka.wire.rights import takes
+from probes.kafka.wire.rights import taken
 from probes.log.commits import compaction
 from probes.log.commits.committer import Committer, committer
 from probes.log.commits.confirmations import Confirmations
@@ -36,6 +35,7 @@ from probes.log.errors import ProbeLogError
 from probes.running import brought_back
 from probes.running.claiming import Claiming, settle
 from probes.running.known_cluster import former_cluster, note_cluster
+from probes.running.needed import lacking
 from probes.running.probe_process import Errand, ProcessSupervisor
 from probes.running.probe_run import former_runs, has_run, run_id
 from probes.running.supervisor import Spec, Supervisor
@@ -179,7 +179,7 @@ class Fleet:
         self._run = run_id(self._config, self._folder)
         self._login = self._connection.login()
         admin = self._open_admin()
-        self._look_at_the_group_protocol()
+        self._look_at_what_brokers_take()
         self._topics = ProbeTopics(admin, self._config.topics, self._say, self._config.topic_names)
         self._layout = self._knowing_its_former(self._topics.ensure())
         if self._history is not None:
@@ -298,13 +298,11 @@ class Fleet:
         finally:
             self._committer.__exit__(None, None, None)
 
-    def _look_at_the_group_protocol(self) -> None:
-        """A client that joins by what brokers do not know waits for ever, and says nothing."""
-        if self._config.group_protocol == "classic":
-            return
+    def _look_at_what_brokers_take(self) -> None:
+        """A client that asks for what brokers do not know waits for ever, and says nothing."""
         with contextlib.suppress(ClientError, CannotConnect):  # whoever cannot be asked now is asked by its client
-            if not takes(self._connection, "offsetwatch-topics", Api.CONSUMER_GROUP_HEARTBEAT):
-                raise ProbeError(NO_CONSUMER_PROTOCOL)
+            for one in lacking(self._config, taken(self._connection, "offsetwatch-topics")):
+                raise ProbeError(one)
 
     def _fail(self, error: ProbeError | ProbeLogError) -> None:
         self.failure = error

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import asyncio
+import contextlib
+import struct
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -10,12 +13,19 @@ from confluent_kafka import Consumer
 from kio.schema.errors import ErrorCode
 
 from monitor.drill.proxy import PASS, Api, Decision, Exchange, Lie, Proxy
+from monitor.drill.proxy.versions import unsupported
 from probes.clock import SystemClock
+from probes.config import ProbesConfig
 from probes.kafka.client import Connection, consumer_settings
 from probes.kafka.errors import ClientError, ProbeError
 from probes.kafka.starting_positions import committed_at_last
-from probes.kafka.wire.rights import Resource, refused, takes
+from probes.kafka.wire.frames import read_frame, write_frame
+from probes.kafka.wire.line import Line
+from probes.kafka.wire.messages import build, element, encode_response, response_class
+from probes.kafka.wire.rights import Resource, refused, taken
+from probes.kafka.wire.upstream import Address, upstream
 from probes.running.fleet import Fleet
+from probes.running.needed import lacking
 from tests.monitor.commands import silent_address
 from tests.probes.conftest import MakeStage
 
@@ -65,31 +75,82 @@ def test_rights_are_asked_for_and_nothing_is_made(stage: MakeStage) -> None:
     assert found == ["GROUP_AUTHORIZATION_FAILED", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"]
 
 
-class Older(Lie):
-    """A broker that does not know the consumer protocol of groups."""
+@dataclass
+class Without(Lie):
+    """A broker that does not know a request."""
 
     apis = frozenset({Api.API_VERSIONS})
 
+    unknown: Api = field(kw_only=True)
+
     async def on_response(self, exchange: Exchange) -> Decision:
         if self.turn():
-            known = tuple(one for one in exchange.response.api_keys if one.api_key != Api.CONSUMER_GROUP_HEARTBEAT)
+            known = tuple(one for one in exchange.response.api_keys if one.api_key != self.unknown)
             exchange.response = replace(exchange.response, api_keys=known)
             self.did("hidden", exchange)
         return PASS
 
 
-def test_brokers_that_do_not_know_the_consumer_protocol_are_named_before_its_clients_wait(
-    stage: MakeStage, tmp_path: Path
+@pytest.mark.parametrize(
+    ("unknown", "told"),
+    [
+        (Api.CONSUMER_GROUP_HEARTBEAT, "KIP-848"),
+        (Api.END_TXN, "the brokers do not take EndTxn: they have no transactions. Set probes.transaction.count"),
+        (Api.INIT_PRODUCER_ID, "InitProducerId"),
+    ],
+)
+def test_what_brokers_do_not_take_is_named_before_clients_wait_for_it(
+    stage: MakeStage, tmp_path: Path, unknown: Api, told: str
 ) -> None:
-    one = stage(group_protocol="consumer")
-    assert takes(one.connection, "t", Api.CONSUMER_GROUP_HEARTBEAT)
-    with Proxy(one.connection.bootstrap, [Older()]) as proxy:
-        assert not takes(Connection(proxy.bootstrap), "t", Api.CONSUMER_GROUP_HEARTBEAT)
+    one = stage(group_protocol="consumer", transaction={"count": 1})
+    assert not lacking(one.config, taken(one.connection, "t"))
+    with Proxy(one.connection.bootstrap, [Without(unknown=unknown)]) as proxy:
+        assert unknown not in taken(Connection(proxy.bootstrap), "t")
         fleet = Fleet(one.config, Connection(proxy.bootstrap), tmp_path / "fleet", SystemClock())
-        with pytest.raises(ProbeError, match="KIP-848") as told:
+        with pytest.raises(ProbeError, match=told) as raised:
             fleet.start()
         fleet.stop()
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_transactions_are_missed_by_those_alone_that_use_them() -> None:
+    every = set(Api)
+    none = ProbesConfig.model_validate(
+        {section: {"count": 0} for section in ("transaction", "transform", "aborts", "zombies")}
+    )
+    assert lacking(none, every - {Api.END_TXN, Api.ADD_OFFSETS_TO_TXN}) == []
+    some = none.model_copy(update={"transform": ProbesConfig().transform, "aborts": ProbesConfig().aborts})
+    assert lacking(some, every - {Api.END_TXN, Api.ADD_OFFSETS_TO_TXN}) == [
+        "the brokers do not take AddOffsetsToTxn, EndTxn: they have no transactions. Set probes.transform.count,"
+        " probes.aborts.count to 0 to probe the rest"
+    ]
+
+
+def test_a_broker_from_before_2_4_tells_what_it_takes_when_it_is_asked_as_in_its_time() -> None:
+    async def asked() -> frozenset[int]:
+        async def broker(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            with contextlib.suppress(OSError):  # it does not end in order
+                while (frame := await read_frame(reader)) is not None:
+                    _, version, correlation = struct.unpack_from(">hhi", frame)
+                    await write_frame(writer, unsupported(correlation) if version else offered(correlation))
+            writer.close()
+            ended.set()
+
+        ended = asyncio.Event()
+        async with await asyncio.start_server(broker, "127.0.0.1", 0) as server:
+            host, port = server.sockets[0].getsockname()
+            line = await Line.open(upstream({}), Address(host, port), "t", 10)
+            line.close()
+            await ended.wait()
+            return line.taken
+
+    def offered(correlation: int) -> bytes:
+        kind = response_class(Api.API_VERSIONS, 0)
+        assert kind is not None
+        some = (build(element(kind, "api_keys"), api_key=one, min_version=0, max_version=1) for one in (18, 26))
+        return encode_response(correlation, build(kind, error_code=ErrorCode.none, api_keys=tuple(some)))
+
+    assert asyncio.run(asked()) == {Api.API_VERSIONS, Api.END_TXN}
 
 
 def test_that_nobody_answers_is_no_right_that_lacks() -> None:

@@ -14,10 +14,12 @@ from kio.schema.errors import ErrorCode
 
 from probes.kafka.wire.errors import Refused, Undecodable
 from probes.kafka.wire.frames import read_frame, write_frame
-from probes.kafka.wire.messages import Api, build, correlation_of, decode_response, new_request, request_class
+from probes.kafka.wire.messages import Api, Payload, build, correlation_of, decode_response, new_request, request_class
 from probes.kafka.wire.upstream import Address, Stream, Upstream
 
 _API_VERSIONS: Final = 3
+_NAMED: Final = 3
+"""From this version on the client says what it is."""
 _HEAD: Final = struct.Struct(">hhi")
 
 
@@ -59,9 +61,10 @@ class Line:
         self._hearing.cancel()
         self._writer.transport.abort()
 
-    def knows(self, api: Api) -> bool:
-        """Does the broker take any version of this request?"""
-        return api in self._versions
+    @property
+    def taken(self) -> frozenset[int]:
+        """The requests of which the broker takes any version."""
+        return frozenset(self._versions)
 
     def version(self, api: Api, newest: int) -> int:
         """The newest version of this request, up to `newest`, that the broker takes. Raises Refused."""
@@ -90,14 +93,19 @@ class Line:
                 self._waiting.pop(correlation, None)
 
     async def _ask_versions(self, client: str) -> None:
-        kind = request_class(Api.API_VERSIONS, _API_VERSIONS)
-        assert kind is not None
-        payload = build(kind, client_software_name="offsetwatch", client_software_version="1")
-        frame = await self.answer(new_request(Api.API_VERSIONS, _API_VERSIONS, 0, client, payload))
-        told = decode_response(Api.API_VERSIONS, _API_VERSIONS, frame)
-        if told.error_code not in (ErrorCode.none, ErrorCode.unsupported_version):
+        told = await self._told_versions(_API_VERSIONS, client)
+        if told.error_code is ErrorCode.unsupported_version:  # before 2.4: it says nothing of what it takes
+            told = await self._told_versions(0, client)
+        if told.error_code is not ErrorCode.none:
             raise Refused("ApiVersions", told.error_code.name)
         self._versions = {int(one.api_key): (one.min_version, one.max_version) for one in told.api_keys}
+
+    async def _told_versions(self, version: int, client: str) -> Payload:
+        kind = request_class(Api.API_VERSIONS, version)
+        assert kind is not None
+        says = {"client_software_name": "offsetwatch", "client_software_version": "1"} if version >= _NAMED else {}
+        frame = await self.answer(new_request(Api.API_VERSIONS, version, 0, client, build(kind, **says)))
+        return decode_response(Api.API_VERSIONS, version, frame)
 
     async def _hear(self) -> None:
         ended: Exception = ConnectionResetError("the connection was closed")

@@ -38,11 +38,11 @@ def refused(connection: Connection, client: str, names: Sequence[tuple[Resource,
     return asyncio.run(_of_any_broker(connection, client, ask))
 
 
-def takes(connection: Connection, client: str, api: Api) -> bool:
-    """Does a broker of the bootstrap list know this request? Raises as `refused` does."""
+def taken(connection: Connection, client: str) -> frozenset[int]:
+    """The requests, by their numbers, that a broker of the bootstrap list takes. Raises as `refused` does."""
 
-    async def ask(line: Line) -> bool:
-        return line.knows(api)
+    async def ask(line: Line) -> frozenset[int]:
+        return line.taken
 
     return asyncio.run(_of_any_broker(connection, client, ask))
 
