@@ -175,7 +175,7 @@ def _in_order(writer: int, first: int, messages: Sequence[Any]) -> list[Run]:
     runs: list[Run] = []
     begin = length = 0
     for seq, message in enumerate(messages, first):
-        offset = message.offset()
+        offset = _offset(message)
         if offset < 0 or sequence_number(message.value()) != seq:
             return []
         if length and offset != begin + length:
@@ -185,6 +185,12 @@ def _in_order(writer: int, first: int, messages: Sequence[Any]) -> list[Run]:
             begin = offset
         length += 1
     return [*runs, Run(writer, first + len(messages) - length, begin, length)]
+
+
+def _offset(message: Any) -> int:
+    """Where it was acknowledged to stand; -1 where that was not told, as of what the broker says it had already."""
+    offset = message.offset()
+    return -1 if offset is None else int(offset)
 
 
 def _merged(parts: list[Fate]) -> list[Fate]:
@@ -200,8 +206,7 @@ def _fate(writer: int, code: int, seqs: Numbers, messages: list[Any]) -> Fate:
     outcome = classify(code, "send")
     if outcome != "ok":
         return Fate(outcome, translate(messages[0].error()).code, fold(writer, seqs, None))
-    offsets = np.fromiter((message.offset() for message in messages), dtype=np.int64, count=len(messages))
-    # An acknowledgement of what the broker had already does not always tell the offset.
+    offsets = np.fromiter(map(_offset, messages), dtype=np.int64, count=len(messages))
     told = offsets >= 0
     runs = fold(writer, seqs[told], offsets[told])
     if not told.all():

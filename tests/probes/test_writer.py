@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from dataclasses import dataclass, replace
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from hypothesis import given
 from hypothesis import strategies as st
+from kio.schema.errors import ErrorCode
 
-from probes.kafka.client import consumer_settings
+from monitor.drill.proxy import PASS, Api, Decision, Exchange, Lie, Proxy, When
+from monitor.drill.proxy.edits import change_acknowledged
+from probes.kafka.client import Connection, consumer_settings
 from probes.kafka.errors import Crash
 from probes.records.tag import read
 from probes.workloads.writer import BUSIEST_OVER_IDLEST, Writer, draw, weights
@@ -121,3 +125,32 @@ def test_a_crash_leaves_its_batch_in_doubt_and_the_log_complete(stage: MakeStage
     for where in one.layout.partitions():
         numbers = [row.slice for row in lived if (row.topic, row.partition) == where]
         assert numbers == list(range(len(numbers)))
+
+
+@dataclass(eq=False)
+class HadAlready(Lie):
+    """The broker says of batches that it had them already, and does not know any more where they stand."""
+
+    apis = frozenset({Api.PRODUCE})
+
+    async def on_response(self, exchange: Exchange) -> Decision:
+        if self.turn():
+            code = ErrorCode.duplicate_sequence_number
+            change_acknowledged(exchange, lambda _, one: replace(one, error_code=code, base_offset=-1))
+            self.did("said to have had", exchange)
+        return PASS
+
+
+def test_what_a_broker_had_already_is_acknowledged_without_an_offset(stage: MakeStage) -> None:
+    one = stage(writer={"rate": 500, "batch_interval": 0.02, "record_bytes": 150})
+    with Proxy(one.connection.bootstrap, [lie := HadAlready(when=When(after=3, times=2))]) as proxy:
+        one.connection = Connection(proxy.bootstrap)
+        writer = one.put(Writer, "writer")
+        while writer.counters.sent < 300:
+            writer.turn()
+        one.end()
+    assert len(lie.acts) == 2
+    rows = witness(writer).of("send")
+    assert {(row.type, row.error) for row in rows} == {("ok", None)}
+    assert writer.counters.acknowledged == writer.counters.sent == sum(run.length for row in rows for run in row.sent)
+    assert 0 < sum(run.length for row in rows for run in row.sent if run.offset is None) < 300
