@@ -35,6 +35,7 @@ from confluent_kafka.admin import (
 from probes.config import TopicsConfig
 from probes.kafka.cluster import cluster
 from probes.kafka.errors import ClientError, ProbeError, Unreachable, translate
+from probes.kafka.topic_id import topic_id
 from probes.topology import Broker, Layout, Topic
 
 log = logging.getLogger("offsetwatch.topics")
@@ -246,7 +247,7 @@ class ProbeTopics:
             raise self._unreachable(translate(error)) from error
         for name, future in found.items():
             try:
-                topics[name] = _topic_view(future.result())
+                topics[name] = _topic_view(name, future.result())
             except Exception as error:
                 problem = translate(error)
                 if problem.code == "_TIMED_OUT":
@@ -285,7 +286,7 @@ class ProbeTopics:
             return None
         for name, future in found.items():
             try:
-                told[name] = str(future.result(within + 1.0).topic_id)
+                told[name] = topic_id(name, future.result(within + 1.0))
             except TimeoutError:
                 return None
             except Exception as error:
@@ -362,10 +363,10 @@ def layout_of(view: ClusterView, names: Sequence[str]) -> Layout:
     return Layout(view.cluster, topics, view.brokers, leaders)
 
 
-def _topic_view(description: Any) -> TopicView:
+def _topic_view(name: str, description: Any) -> TopicView:
     partitions = sorted(description.partitions, key=lambda p: p.id)
     return TopicView(
-        str(description.topic_id),
+        topic_id(name, description),
         tuple(tuple(node.id for node in p.replicas) for p in partitions),
         tuple(p.leader.id if p.leader is not None and p.leader.id >= 0 else None for p in partitions),
     )

@@ -43,6 +43,7 @@ from probes.kafka.client import admin_settings, open_admin
 from probes.kafka.errors import translate
 from probes.kafka.group_offsets import GroupOffsets, open_group_offsets
 from probes.kafka.starting_positions import NO_GROUP
+from probes.kafka.topic_id import topic_id
 from probes.kafka.wire.offset_fetch import Committed
 from probes.kafka.wire.upstream import Address
 from probes.log.life_log import Instant
@@ -458,7 +459,7 @@ class Observer(Probe):
                 Address(broker.host, broker.port) for p in topic.partitions for broker in p.replicas if broker.host
             }
             self._settings.replicas |= {(name, p.id): len(p.replicas) for p in topic.partitions}
-            if known.get(name) != (str(topic.topic_id), len(topic.partitions)):
+            if known.get(name) != (topic_id(name, topic), len(topic.partitions)):
                 self.world.places_changed()
         self._brokers = brokers or self._brokers
 

@@ -33,6 +33,7 @@ from probes.kafka.client import (
 )
 from probes.kafka.cluster import cluster
 from probes.kafka.errors import NOT_ALLOWED, ClientError, translate
+from probes.kafka.topic_id import topic_id
 from probes.log.commits.numbers import number_of, start_of
 from probes.log.errors import FolderCopied, HistoryConflict, HistoryUnavailable
 from probes.log.evidence.messages import packed
@@ -92,7 +93,7 @@ class TopicOf:
                 time.sleep(0.1)
         if found is None:
             raise ClientError(_ABSENT, f"{self} was made, and is not there")
-        return str(found.topic_id)
+        return topic_id(self.name, found)
 
     def _make(self, admin: Any) -> None:
         try:
