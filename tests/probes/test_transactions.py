@@ -308,3 +308,18 @@ def test_where_no_coordinator_acknowledges_its_commit_it_does_not_ask(
     known(probe._read_back).turn()
     (told,) = witness(probe).of("commit", "offsets")
     assert (told.f, told.type, told.error) == ("commit", "info", "REQUEST_TIMED_OUT")
+
+
+def test_a_client_that_takes_the_topic_for_gone_is_left(stage: MakeStage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker before Kafka 2.8 tells of no topic for a moment after its restart, and a producer that hears it refuses
+    what it is given long after that."""
+
+    def gone(*_: object) -> int:
+        raise KafkaException(KafkaError(KafkaError._UNKNOWN_TOPIC))
+
+    one = stage()
+    probe = put(one, "a")
+    monkeypatch.setattr("probes.records.delivery.queue", gone)
+    with pytest.raises(ClientError, match=r"\(_UNKNOWN_TOPIC\)"):
+        transact(probe)
+    assert {(row.type, row.error) for row in witness(probe).of("txn")} == {("fail", "_UNKNOWN_TOPIC")}

@@ -12,7 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, ConsumerGroupTopicPartitions, KafkaError, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
 from confluent_kafka.admin import NewPartitions
 
 from probes.clock import SystemClock
@@ -347,3 +354,20 @@ def test_whoever_is_killed_or_thrown_out_each_input_is_reflected_once(
 def outputs_settled(one: Stage, total: int) -> bool:
     found = committed_records(one, one.config.topics.transform_out)
     return len(list(chain.from_iterable(found.values()))) >= total
+
+
+@MODES
+def test_a_client_that_takes_the_output_for_gone_is_left(
+    stage: MakeStage, monkeypatch: pytest.MonkeyPatch, id_per_partition: bool
+) -> None:
+    def gone(*_: object) -> int:
+        raise KafkaException(KafkaError(KafkaError._UNKNOWN_TOPIC))
+
+    one = transforming(stage, id_per_partition=id_per_partition)
+    feed(one)
+    probe = put(one)
+    with monkeypatch.context() as lost:
+        lost.setattr("probes.records.delivery.queue", gone)
+        with pytest.raises(ClientError, match=r"\(_UNKNOWN_TOPIC\)"):
+            transform_all(probe)
+    assert {(row.type, row.error) for row in witness(probe).of("txn")} == {("fail", "_UNKNOWN_TOPIC")}

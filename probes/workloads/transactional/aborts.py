@@ -111,6 +111,7 @@ class Aborts(TransactionalProbe):
             self._unusable = True
             raise course.error or ClientError("_STATE", "the transaction's outcome is not known")
         if outcome == "fail":
+            self.leave_if_lost(course)
             self._log_positions(course)
             self.go_back(course)
         return True

@@ -11,6 +11,7 @@ from confluent_kafka import Consumer
 
 from probes.kafka.client import Transactional, producer_settings
 from probes.kafka.coordinator_watch import CoordinatorWatch
+from probes.kafka.errors import ClientError
 from probes.kafka.leaving import close_member
 from probes.records.polls import Positions
 from probes.records.tag import Encoder
@@ -22,6 +23,8 @@ from probes.workloads.transactional.transaction_run import TransactionRun
 from probes.workloads.transactional.transactor import Transactor
 from rules.vocabulary.slices import Isolation, Run
 
+_GONE: Final = ("_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION")
+"""What a client says by itself, of what it was told last."""
 WHOLE: Final = -1
 """The key of the one producer there is where the transactional id is not by partition."""
 
@@ -114,6 +117,13 @@ class TransactionalProbe(Probe):
             tells=self.tells,
             reading={"isolation": self.isolation, "mode": self.mode},
         )
+
+    def leave_if_lost(self, course: Course) -> None:
+        """End this life, by raising ClientError, where its producer takes a topic for gone. It may go on to for minutes
+        after brokers tell of the topic again, as one that was restarted does only some moments later, before Kafka 2.8:
+        a new client asks anew."""
+        if isinstance(course.error, ClientError) and course.error.code in _GONE:
+            raise course.error
 
     def close(self) -> None:
         if self._membership is not None:

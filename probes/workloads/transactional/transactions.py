@@ -129,6 +129,7 @@ class Transactions(TransactionalProbe):
         if course.error is not None and not course.aborted:
             self._unusable = True
             raise course.error
+        self.leave_if_lost(course)
         self._go_back(course)
 
     def _prepare(self, plan: Outline) -> TransactionRun:

@@ -276,6 +276,7 @@ class Transform(TransactionalProbe):
         outcome = run.finish()
         del self._runs[key]
         if outcome == "fail":
+            self.leave_if_lost(run.course)
             self._go_back(run.course)
         elif outcome == "info":
             raise run.course.error or ClientError("_STATE", "the transaction's outcome is not known")
