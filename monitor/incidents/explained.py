@@ -164,20 +164,25 @@ def mentioned(found: Explained) -> set[int]:
 def _found_then(
     events: pa.Table, states: pa.Table, wanted: Wanted, now: datetime, hold: timedelta, called: Names
 ) -> Explained:
-    """As `found_in`; an incident before the newest is told as it was when the next one began."""
+    """As `found_in`; what was told before the newest of it began is told as it was then: an earlier incident, or an
+    earlier spell of this one."""
     found = found_in(events, states, wanted.id, now, hold, called)
-    if wanted.at is None or found.incident is None:
-        return found
-    newest, *earlier = found.incident, *found.others
-    later = []
-    while earlier and newest.first_since > wanted.at:
-        later.append(newest)
-        newest, *earlier = earlier
-    if not later:
-        return found
-    before = events.filter(pc.less(events["recorded"], later[-1].told))
-    then = found_in(before, states, wanted.id, now, hold, called)
-    return replace(then, others=(*later, *then.others))
+    later: list[Incident] = []
+    while wanted.at is not None and found.incident is not None and found.incident.since > wanted.at:
+        ids = pa.array([row["id"] for row in found.findings])
+        begun = pc.and_(pc.is_in(events["id"], value_set=ids), pc.not_equal(events["event"], "closed"))
+        came = events.filter(pc.and_(begun, pc.greater_equal(events["at"], found.incident.since)))
+        before = events.filter(pc.less(events["recorded"], pc.min(came["recorded"])))
+        if not len(came) or not _tells_of(before, wanted.id):
+            break
+        later.append(found.incident)
+        found = found_in(before, states, wanted.id, now, hold, called)
+    others = [one for one in found.others if one not in later]
+    return replace(found, others=(*later, *others))
+
+
+def _tells_of(events: pa.Table, wanted: str) -> bool:
+    return bool(pc.any(pc.starts_with(events["id"], wanted)).as_py())
 
 
 def found_in(

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from alerts.event import recorded
-from alerts.incidents.grouping import HOLD, Incidents
+from alerts.incidents.grouping import CAUSE_WITHIN, HOLD, Incidents
 from alerts.incidents.incident import Incident, Names, nameless, of_cluster, where
 from alerts.incidents.judged import JUDGED, kind_of
 from alerts.incidents.silence import Silence
@@ -102,6 +102,8 @@ def overview_of(
     incidents = Incidents(hold=hold, kept=None, names=names)
     if wanted.cluster is not None:
         events, states = (rows.filter(pc.equal(rows["cluster"], wanted.cluster)) for rows in (events, states))
+    if wanted.until is not None:
+        events = _begun_by(events, wanted.until)
     judging = pc.is_in(events["severity"], value_set=pa.array(sorted(JUDGED)))
     incidents.take(recorded(events.filter(judging).to_pylist()))
     counted = only_counted(events, wanted) + Counter(
@@ -112,6 +114,12 @@ def overview_of(
     found = [one for one in every if concerns(one, wanted)]
     others = sum(one.open for one in every) - sum(one.open for one in found)
     return Overview(now, found, counted, known, others=others), incidents
+
+
+def _begun_by(events: pa.Table, until: datetime) -> pa.Table:
+    """Without what began later, which would be told in place of what was then: another spell of an incident, or what
+    explains others. What explains may be told a moment after."""
+    return events.filter(pc.or_(pc.equal(events["event"], "closed"), pc.less_equal(events["at"], until + CAUSE_WITHIN)))
 
 
 def with_silences(overview: Overview, silences: Silences, no_room: str | None, *, rebuilding: bool = False) -> Overview:

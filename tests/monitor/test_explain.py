@@ -12,6 +12,8 @@ from deltalake import write_deltalake
 
 from monitor.commands.explain import lines
 from monitor.incidents.explained import Explained, Wanted, began, find, named, naming, shown
+from monitor.incidents.findings import Filter
+from monitor.incidents.overview import gather
 from monitor.incidents.witnesses import FindingSubject, asked, names, nearby, operations, witnesses
 from rules.vocabulary.slices import Irregular, LeaderEpoch, Run, Slice, to_table
 from streaming_jobs.tables.delta_tables import read_table
@@ -275,6 +277,43 @@ def test_each_of_several_incidents_of_one_id_can_be_asked_for(
     assert (
         f"This id had other incidents, since {NOON + others[0] * S:%Y-%m-%dT%H:%M:%S}: explain them with --at" in screen
     )
+
+
+def _two_spells_of_which_an_outage_explains_the_second(data: Path) -> str:
+    """A writer was stuck by itself, and is stuck again minutes later, first by itself, and then for an outage."""
+    away = ("cluster-unreachable", ())
+    for at, event, of, by in (
+        (0, "opened", ("stuck-producer", ("w",)), None),
+        (18, "closed", ("stuck-producer", ("w",)), None),
+        (300, "opened", ("stuck-producer", ("v",)), None),
+        (340, "opened", away, None),
+        (341, "closed", ("stuck-producer", ("v",)), None),
+        (345, "opened", ("stuck-producer", ("w",)), away),
+        (380, "closed", ("stuck-producer", ("w",)), away),
+        (381, "closed", away, None),
+    ):
+        why = None if by is None else finding(*by).id
+        record(data, finding(of[0], of[1], event, at=at, message=f"{of[1]} is stuck", implied_by=why))  # type: ignore[arg-type]
+    return finding("stuck-producer", ("w",)).id
+
+
+@pytest.mark.parametrize(
+    ("at", "anomaly", "since"),
+    [(None, "cluster-unreachable", 340), (60, "stuck-producer", 0), (350, "cluster-unreachable", 340)],
+)
+def test_a_finding_that_was_told_alone_before_can_be_asked_for_as_it_was(
+    tmp_path: Path, at: float | None, anomaly: str, since: float
+) -> None:
+    id_ = _two_spells_of_which_an_outage_explains_the_second(tmp_path)
+    tables = tmp_path / "tables"
+    wanted = Wanted(id_, None if at is None else NOON + at * S)
+    found = find(tables, tables / "history", wanted, NOON + 10_000 * S)
+    assert found.incident is not None
+    assert (found.incident.anomaly, found.incident.since) == (anomaly, NOON + since * S)
+    listed, _ = gather(tables, NOON + 10_000 * S, Filter(until=wanted.at))
+    assert (anomaly, NOON + since * S) in {(one.anomaly, one.since) for one in listed.incidents}
+    if at == 60:
+        assert len(listed.incidents) == 1
 
 
 def test_of_many_findings_those_of_its_own_name_and_losses_are_shown() -> None:
