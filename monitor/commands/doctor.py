@@ -12,7 +12,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -286,7 +286,7 @@ def requests(config: Config) -> Iterator[Answer]:
         yield Answer("rights", "warning", f"which groups may be used could not be asked: {error}")
 
 
-def _rights(config: Config, name: str, known: Collection[int]) -> Iterator[Answer]:
+def _rights(config: Config, name: str, known: Mapping[int, int]) -> Iterator[Answer]:
     asked: list[tuple[Resource, str]] = [("group", name)]
     if is_transactional(config.probes) and Api.END_TXN in known:
         asked.append(("transactional id", name))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -114,20 +115,25 @@ def test_what_brokers_do_not_take_is_named_before_clients_wait_for_it(
 
 
 def test_transactions_are_missed_by_those_alone_that_use_them() -> None:
-    every = set(Api)
+    every = {int(api): 7 for api in Api}
+    some_lack = {api: newest for api, newest in every.items() if api not in (Api.END_TXN, Api.ADD_OFFSETS_TO_TXN)}
     none = ProbesConfig.model_validate(
         {section: {"count": 0} for section in ("transaction", "transform", "aborts", "zombies")}
     )
-    assert lacking(none, every - {Api.END_TXN, Api.ADD_OFFSETS_TO_TXN}) == []
+    assert lacking(none, some_lack) == []
     some = none.model_copy(update={"transform": ProbesConfig().transform, "aborts": ProbesConfig().aborts})
-    assert lacking(some, every - {Api.END_TXN, Api.ADD_OFFSETS_TO_TXN}) == [
+    assert lacking(some, some_lack) == [
         "the brokers do not take AddOffsetsToTxn, EndTxn: they have no transactions. Set probes.transform.count,"
         " probes.aborts.count to 0 to probe the rest"
     ]
+    assert not lacking(some, every)
+    (told,) = lacking(some, every | {int(Api.OFFSET_FETCH): 6})
+    assert told.startswith("the brokers are older than Apache Kafka 2.5") and "probes.transform.count" in told
+    assert not lacking(none, every | {int(Api.OFFSET_FETCH): 6})
 
 
 def test_a_broker_from_before_2_4_tells_what_it_takes_when_it_is_asked_as_in_its_time() -> None:
-    async def asked() -> frozenset[int]:
+    async def asked() -> Mapping[int, int]:
         async def broker(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             with contextlib.suppress(OSError):  # it does not end in order
                 while (frame := await read_frame(reader)) is not None:
@@ -150,7 +156,7 @@ def test_a_broker_from_before_2_4_tells_what_it_takes_when_it_is_asked_as_in_its
         some = (build(element(kind, "api_keys"), api_key=one, min_version=0, max_version=1) for one in (18, 26))
         return encode_response(correlation, build(kind, error_code=ErrorCode.none, api_keys=tuple(some)))
 
-    assert asyncio.run(asked()) == {Api.API_VERSIONS, Api.END_TXN}
+    assert asyncio.run(asked()) == {Api.API_VERSIONS: 1, Api.END_TXN: 1}
 
 
 def test_that_nobody_answers_is_no_right_that_lacks() -> None:

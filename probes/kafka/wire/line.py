@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import struct
+from collections.abc import Mapping
 from typing import Final
 
 from kio.schema.errors import ErrorCode
@@ -62,9 +63,9 @@ class Line:
         self._writer.transport.abort()
 
     @property
-    def taken(self) -> frozenset[int]:
-        """The requests of which the broker takes any version."""
-        return frozenset(self._versions)
+    def taken(self) -> Mapping[int, int]:
+        """The requests that the broker takes, by their numbers, and the newest version of each."""
+        return {api: newest for api, (_, newest) in self._versions.items()}
 
     def version(self, api: Api, newest: int) -> int:
         """The newest version of this request, up to `newest`, that the broker takes. Raises Refused."""

@@ -9,7 +9,7 @@ that is none, the end of a transaction of no producer. Nothing is made by it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, Literal, TypeVar
 
 from probes.kafka.client import Connection
@@ -38,10 +38,11 @@ def refused(connection: Connection, client: str, names: Sequence[tuple[Resource,
     return asyncio.run(_of_any_broker(connection, client, ask))
 
 
-def taken(connection: Connection, client: str) -> frozenset[int]:
-    """The requests, by their numbers, that a broker of the bootstrap list takes. Raises as `refused` does."""
+def taken(connection: Connection, client: str) -> Mapping[int, int]:
+    """The requests that a broker of the bootstrap list takes, by their numbers, and the newest version of each. Raises
+    as `refused` does."""
 
-    async def ask(line: Line) -> frozenset[int]:
+    async def ask(line: Line) -> Mapping[int, int]:
         return line.taken
 
     return asyncio.run(_of_any_broker(connection, client, ask))
