@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
-from probes.kafka.errors import Crash
+from probes.kafka.errors import ClientError, Crash
 from probes.records.polls import Polled
 from probes.records.tag import Decoded
 from probes.workloads.reader import Reader
@@ -66,6 +67,18 @@ def test_a_position_that_is_stale_since_the_topic_was_made_anew_is_not_told(stag
     found = {(row.topic, row.partition): row.position_after for row in witness(probe).of("position")}
     assert found == {stale: 6, told: 388}
     probe._consumer = client
+
+
+def test_a_client_that_takes_the_topic_for_gone_is_left(stage: MakeStage, monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(*_: object) -> int:
+        raise KafkaException(KafkaError(KafkaError._UNKNOWN_TOPIC))
+
+    one = filled(stage)
+    probe = put(one)
+    monkeypatch.setattr("probes.records.delivery.queue", gone)
+    with pytest.raises(ClientError, match=r"\(_UNKNOWN_TOPIC\)"):
+        until(lambda: probe.transact("commit"))
+    assert {(row.type, row.error) for row in witness(probe).of("txn")} == {("fail", "_UNKNOWN_TOPIC")}
 
 
 @pytest.mark.parametrize("how", ["join", "leave"])
