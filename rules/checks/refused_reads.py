@@ -147,7 +147,8 @@ def fold(own: Reads, passage: Passage) -> None:
             through = min(passage.end, process.told_through, standstills.over(state, number))
             since = max(_since(own, one.who, one.refused), standstills.went_on(state, number, through))
             if through - since >= report.objectives.liveness:
-                _tell(one.who, number, one.error, since, through, report)
+                decidable = since + report.objectives.liveness
+                _tell([one.who, since, through, one.error, number], decidable, report)
             if process.complete and 0 <= process.closed <= passage.end:
                 _over_unsaid(own, number, process.closed, report)
     _forget(own, passage.end, report)
@@ -198,9 +199,9 @@ def _fail(own: Reads, number: int, one: Unborn, time: int, error: str, report: R
     entry = [one.who, max(min(known[1], entry[1]), went_on), *max(known[2:], entry[2:])]
     own.failed = [entry for entry in own.failed if entry[0] != one.who] + [entry]
     own.failed = report.newest(own.failed, KEPT, "readers that do not come to read")
-    _, since, last, error, number = entry
-    if last - since >= report.objectives.liveness:
-        _tell(one.who, number, error, since, last, report)
+    if entry[2] - entry[1] >= report.objectives.liveness:
+        # Not before: until it ended it might have come to read, and an outage that began meanwhile explains its end.
+        _tell(entry, entry[2], report)
 
 
 def _since(own: Reads, who: str, begun: int) -> int:
@@ -242,11 +243,11 @@ def _over_unsaid(own: Reads, number: int, closed: int, report: Report) -> None:
         report.condition(NAME, None, at=-(-closed // TICK) * TICK, evidence={"reader": who}, subject=(who,))
 
 
-def _tell(who: str, number: int, error: str, since: int, time: int, report: Report) -> None:
+def _tell(failed: list[Any], decidable: int, report: Report) -> None:
+    who, since, time, error, number = failed
     why = f"it is refused with {error}" if error in REFUSALS else f"each client of it ends by {error}"
     message = f"{who} has not come to read for {(time - since) / 1e6:.0f} s: {why}"
     evidence = {"process": number, "reader": who, "error": error, "since": since}
-    decidable = since + report.objectives.liveness
     report.condition(NAME, message, at=time, since=decidable, evidence=evidence, subject=(who,))
 
 

@@ -6,10 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
+from rules.kept.outages import cause_id
 from rules.vocabulary.slices import Mark, Slice
 from rules.vocabulary.times import micros
 from tests.rules.histories import START, History, Store, number, without
 from tests.rules.liveness_of import at_once, away_after_seconds, row_by_row
+from tests.rules.test_unreachable import answered, unanswered
 from tests.rules.whole import Told, finished, in_any_way, live, whole
 
 R1 = "reader-1 of run run"
@@ -56,9 +58,9 @@ def test_a_reader_that_may_not_read_and_then_may(fed: Fed) -> None:
     opened, closed = whole(fed(h), [NAME])
     evidence = {"process": number("r3"), "reader": R1, "error": DENIED, "since": at(0.002)}
     message = f"{R1} has not come to read for 38 s: it is refused with {DENIED}"
-    assert opened == Told(NAME, (R1,), message, evidence, 38.092, 30.002, "opened")
+    assert opened == Told(NAME, (R1,), message, evidence, 38.092, None, "opened")
     assert closed == Told(
-        NAME, (R1,), f"{NAME} ended after 10.1 s", {"reader": R1, "lasted_s": 10.098}, 40.1, None, "closed"
+        NAME, (R1,), f"{NAME} ended after 2.0 s", {"reader": R1, "lasted_s": 2.008}, 40.1, None, "closed"
     )
 
 
@@ -382,6 +384,29 @@ def test_what_a_client_says_at_its_end_is_why_unless_it_was_refused() -> None:
     failing(h, 5, error="_TIMED_OUT")
     (opened,) = whole(live(row_by_row)(h), [NAME])
     assert opened.message == f"{R1} has not come to read for 38 s: each client of it ends by _TIMED_OUT"
+
+
+@pytest.mark.parametrize("fed", [row_by_row, at_once])
+@pytest.mark.parametrize(
+    ("peace", "silence", "explained"),
+    [(6, 32, True), (6, 60, True), (28, 4, False)],
+    ids=["just before the outage", "and outlasts its decision", "long before"],
+)
+def test_whose_life_ends_in_an_outage_is_explained_by_it(
+    fed: Fed, peace: int, silence: int, *, explained: bool
+) -> None:
+    """Whenever it was born, it might have come to read until it ended."""
+    h = History()
+    answered(h, 5)
+    born(h, "r0")
+    answered(h, peace, first=5)
+    unanswered(h, silence)
+    h.row("r0", "close", type="info", error="_TIMED_OUT")
+    unanswered(h, 60)
+    (opened,) = whole(fed(h), [NAME])
+    assert opened.implied_by == (cause_id("cluster-unreachable", "c") if explained else None)
+    message = f"{R1} has not come to read for {peace + silence} s: each client of it ends by _TIMED_OUT"
+    assert opened.message == message
 
 
 def test_who_was_refused_before_another_life_of_its_name_waits_since_then() -> None:
