@@ -315,7 +315,7 @@ def summary(status: FleetStatus) -> str:
     """What the probes did, on one line."""
     told = [f"{sum(getattr(probe, name) for probe in status.probes):,} {words}" for name, words in _TOLD]
     if status.committer is not None:
-        told.append(f"{status.committer.rows:,} rows logged, {status.committer.backlog} bytes of journals not yet")
+        told.append(f"{status.committer.rows:,} rows logged, {status.committer.backlog} bytes of journals not logged yet")
     return ", ".join(told)
 
 

@@ -138,7 +138,7 @@ def check_that_each_row_is_there_once(hosts: list[Host]) -> None:
     assert all(sorted(numbers) == list(range(len(numbers))) for numbers in slices.values())
     told = sum(int(host.said.rpartition(" rows logged")[0].rpartition(", ")[2].replace(",", "")) for host in hosts)
     assert told == log.num_rows
-    assert all("0 bytes of journals not yet" in host.said for host in hosts)
+    assert all("0 bytes of journals not logged yet" in host.said for host in hosts)
     assert pc.count_distinct(log["process"]).as_py() > 6
 
 
