@@ -31,7 +31,8 @@ What is grouped:
   was missing, and is told as a loss by then.
 - What one log's order was like when an incident told of it that is over, as a rebuild of the state may find later, is
   counted there.
-- What is only classified, and what the policy allows, is counted.
+- What is only classified, and what the policy allows, is counted. That a topic was made anew is said with what was
+  found about then.
 
 An incident of violations goes on until none was counted for `hold`: violations stand for ever, and people want to know
 whether it still happens. One of conditions goes on while one of them is open, and again where one opens within `again`
@@ -77,6 +78,7 @@ from alerts.incidents.keys import (
     place_of,
 )
 from alerts.incidents.outage import SHORTLY, Outage, tellable_from
+from alerts.incidents.remade_topics import REMADE, RemadeTopics
 from rules.vocabulary.conditions import EXPLAIN_WHAT_WAITS, WAIT_ON_THE_CLUSTER
 from rules.vocabulary.policy import SEVERITIES
 from rules.vocabulary.times import EPOCH
@@ -113,6 +115,7 @@ class Incidents:
         self._outages: dict[tuple[str, str], Outage] = {}
         """By cluster, and what it is called."""
         self._cuts = Cuts()
+        self._remade = RemadeTopics()
         self._missing: dict[Key, dict[str, tuple[int, datetime | None]]] = {}
         """By place, what is missing there: the finding, its incident, and when it closed."""
         self._members: dict[str, int] = {}
@@ -126,6 +129,8 @@ class Incidents:
             self._newest = max(self._newest, event.counted)
             self._promote(event.counted)
             if not judged(event):
+                if event.anomaly == REMADE:
+                    self._remade.note(event)
                 if event.event != "closed":
                     self.classified[event.anomaly, event.severity] += 1
             elif event.event == "closed":
@@ -150,11 +155,13 @@ class Incidents:
         behind that of the machine where they were counted: what has been counted has happened."""
         now = max(now, self._newest)
         self._promote(now)
-        made = [
-            group.incident(group.ended(now, self._hold), self._names(group.first.cluster))
-            for group in self._groups.values()
-        ]
+        made = [self._made(group, now) for group in self._groups.values()]
         return sorted(made, key=lambda one: (one.since, one.id), reverse=True)
+
+    def _made(self, group: Group, now: datetime) -> Incident:
+        cluster = group.first.cluster
+        made = group.incident(group.ended(now, self._hold), self._names(cluster))
+        return replace(made, remade=self._remade.about(cluster, made.since))
 
     def of(self, finding: str) -> str | None:
         """The occurrence of the incident that this finding was told in last. None unless everything is kept."""

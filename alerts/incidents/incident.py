@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal
 
+from alerts.incidents.remade_topics import Remade
 from alerts.incidents.silence import Silence
 from rules.vocabulary.conditions import EXPLAIN_WHAT_WAITS, OUT_OF_SYNC
 from rules.vocabulary.policy import Severity
@@ -70,7 +71,8 @@ class Incident:
     follow from it or concern the same records, by name. `latest`: where the last violation of its own name was, and
     what it says, "" where `message` says that; `goes_on`: the same of a condition of its own name that is open, where
     that of `message` has ended. `standing`: conditions of it that are open. `topics`: of all its findings, "" among
-    them where one concerns none. `silence`: under which nobody is told of it, or was told when it ended."""
+    them where one concerns none. `silence`: under which nobody is told of it, or was told when it ended. `remade`:
+    topics that were made anew about when its present spell began."""
 
     id: str
     occurrence: str
@@ -104,6 +106,7 @@ class Incident:
     latest: str = ""
     goes_on: str = ""
     previous: Incident | None = None
+    remade: Remade | None = None
 
     @property
     def open(self) -> bool:
@@ -196,6 +199,10 @@ def explanation(incident: Incident) -> str:
     said = [_sentence(incident.message)]
     if incident.goes_on:
         said.append(f"That is over; {_with_end(incident.goes_on)}")
+    if incident.remade is not None:
+        topics = incident.remade.topics
+        more = f" and {len(topics) - 1} more probe topics" if len(topics) > 1 else ""
+        said.append(f"{topics[0]}{more} had been deleted and made anew at {clock(incident.remade.at)}.")
     if incident.rested is not None:
         said.append(
             f"It began again at {clock(incident.holds_since)}, after it had been over for"

@@ -64,9 +64,9 @@ _COORDINATED: Final = {
 _NAMED: Final = 3
 _NOBODY: Final = "nobody"
 _ON_PURPOSE: Final = "_CRASHED"
+"""The error of operations whose client the probes abandoned (`probes.unrest`): it says nothing of the cluster."""
 _DIED: Final = (DIED, "host-lost")
 """What recovery writes for a process: when it ended such a row does not say."""
-"""The error of operations whose client the probes abandoned (`probes.unrest`): it says nothing of the cluster."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -97,15 +97,18 @@ def cluster_then(history: TableLocation, about: FindingSubject) -> list[Change]:
         & ((field("f") == "offsets") | field("error").is_valid() | (field("f") == "txn") & field("settings").is_valid())
     )
     dataset = log.to_pyarrow_dataset()
+    named = then & (field("topic") == about.topic) & (field("partition") == about.partition) & (field("f") == "offsets")
+    ids = dataset.to_table(columns=["cluster", "topic", "topic_id", "completed"], filter=named)
+    remade = list(_remade(ids, about.topic_id))
     rows = dataset.to_table(columns=list(_COLUMNS), filter=wanted).to_pylist()
     rows.sort(key=lambda row: row["completed"])
     observed = _observed(rows)
     if not any("silent" in dict(row["settings"] or ()) for row in observed):
-        return changes(rows)
+        return sorted(remade + changes(rows))
     # Whether a broker answers is told by all partitions that it leads, and this one may have another leader.
     observers = sorted({row["process"] for row in observed})
     asked = then & (field("f") == "offsets") & field("group").is_null() & field("process").isin(observers)
-    return changes(rows, dataset.to_table(columns=list(_OF_OBSERVERS), filter=asked).to_pylist())
+    return sorted(remade + changes(rows, dataset.to_table(columns=list(_OF_OBSERVERS), filter=asked).to_pylist()))
 
 
 def changes(rows: Sequence[Mapping[str, Any]], asked: Sequence[Mapping[str, Any]] | None = None) -> list[Change]:
@@ -122,6 +125,16 @@ def changes(rows: Sequence[Mapping[str, Any]], asked: Sequence[Mapping[str, Any]
         *_long(rows),
     ]
     return sorted(found)
+
+
+def _remade(observed: pa.Table, topic_id: str) -> Iterator[Change]:
+    """When the topic that has or had this id was first seen with another one than before; other clusters may have one
+    of its name."""
+    by_id = observed.group_by(["cluster", "topic", "topic_id"]).aggregate([("completed", "min")])
+    seen = by_id.sort_by("completed_min").to_pylist()
+    clusters = {row["cluster"] for row in seen if row["topic_id"] == topic_id}
+    for row in [row for row in seen if row["cluster"] in clusters][1:]:
+        yield Change(row["completed_min"], f"{row['topic']} has another id: it was deleted and made anew")
 
 
 def _observed(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

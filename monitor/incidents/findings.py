@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 from deltalake.exceptions import DeltaError
 
 from alerts.incidents.incident import Names, nameless
-from alerts.incidents.judged import kind_of
+from alerts.incidents.judged import JUDGED, kind_of
+from alerts.incidents.remade_topics import REMADE
 from monitor.errors import UserError
 from rules.vocabulary.table_errors import in_words
 from streaming_jobs.errors import TableError
@@ -23,6 +24,12 @@ from streaming_jobs.tables.delta_tables import read_table
 from streaming_jobs.tables.findings import current_findings
 
 _NO_TABLES: Final = "there are no tables in {}: give the data folder of a monitor with --data"
+
+
+def of_incidents(events: pa.Table) -> pa.Table:
+    """Those rows of `findings` that incidents are made of, or that are said with them."""
+    judged = pc.is_in(events["severity"], value_set=pa.array(sorted(JUDGED)))
+    return events.filter(pc.or_(judged, pc.equal(events["anomaly"], REMADE)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,7 @@ from alerts.incidents.judged import JUDGED, kind_of
 from alerts.incidents.silence import Silence
 from alerts.silences import Silences, silenced
 from monitor.incidents.ages import age
-from monitor.incidents.findings import Filter, tables_of
+from monitor.incidents.findings import Filter, of_incidents, tables_of
 from rules.vocabulary.conditions import EVIDENCE_STALLED, EXPLAIN_WHAT_WAITS
 from rules.vocabulary.times import rfc3339
 from streaming_jobs.location import TableLocation
@@ -104,10 +104,9 @@ def overview_of(
         events, states = (rows.filter(pc.equal(rows["cluster"], wanted.cluster)) for rows in (events, states))
     if wanted.until is not None:
         events = _begun_by(events, wanted.until)
-    judging = pc.is_in(events["severity"], value_set=pa.array(sorted(JUDGED)))
-    incidents.take(recorded(events.filter(judging).to_pylist()))
+    incidents.take(recorded(of_incidents(events).to_pylist()))
     counted = only_counted(events, wanted) + Counter(
-        {key: number for key, number in incidents.classified.items() if _passes(wanted, *key)}
+        {key: n for key, n in incidents.classified.items() if key[1] in JUDGED and _passes(wanted, *key)}
     )
     known = checked(states, names)
     every = incidents.at(_stood(now, known, events))

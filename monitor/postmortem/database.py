@@ -21,15 +21,14 @@ from typing import Any, Final, Self, TypeVar
 
 import duckdb
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from deltalake.exceptions import DeltaError
 
 from alerts.event import recorded
 from alerts.incidents.grouping import HOLD, Incidents
 from alerts.incidents.incident import Names, nameless
-from alerts.incidents.judged import JUDGED
 from monitor.errors import UserError
+from monitor.incidents.findings import of_incidents
 from monitor.postmortem.past import dataset
 from rules.vocabulary.slices import SLICE_SCHEMA
 from rules.vocabulary.table_errors import in_words
@@ -190,9 +189,8 @@ class Database:
         return _of_cluster(found if found is not None else ds.dataset(SPECS[name].schema.empty_table()), sources)
 
     def _incidents(self, sources: Sources, events: pa.Table) -> pa.Table:
-        judging = pc.is_in(events["severity"], value_set=pa.array(sorted(JUDGED)))
         incidents = Incidents(hold=sources.hold, kept=None, names=sources.names)
-        incidents.take(recorded(events.filter(judging).to_pylist()))
+        incidents.take(recorded(of_incidents(events).to_pylist()))
         rows = [
             {
                 "id": one.id,

@@ -315,7 +315,8 @@ def summary(status: FleetStatus) -> str:
     """What the probes did, on one line."""
     told = [f"{sum(getattr(probe, name) for probe in status.probes):,} {words}" for name, words in _TOLD]
     if status.committer is not None:
-        told.append(f"{status.committer.rows:,} rows logged, {status.committer.backlog} bytes of journals not logged yet")
+        rows, backlog = status.committer.rows, status.committer.backlog
+        told.append(f"{rows:,} rows logged, {backlog} bytes of journals not logged yet")
     return ", ".join(told)
 
 

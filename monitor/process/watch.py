@@ -28,7 +28,6 @@ from alerts.dispatch import REMEMBERED, Channel, Dispatcher
 from alerts.event import FindingEvent, events
 from alerts.event import recorded as recorded_events
 from alerts.exposition import OfCluster
-from alerts.incidents.judged import JUDGED
 from alerts.log import LogChannel
 from alerts.metrics import Count, Metrics, Open
 from alerts.paging import Alone, Keeping, Paging
@@ -37,6 +36,7 @@ from alerts.silence_metrics import SilenceMetrics
 from monitor.config.config import Config
 from monitor.config.names import ClusterNames
 from monitor.errors import ConfigError, UserError
+from monitor.incidents.findings import of_incidents
 from monitor.incidents.overview import clock
 from monitor.process.checking import CheckingListeners, Checks
 from monitor.process.claiming import Claim
@@ -151,7 +151,7 @@ class Watch:
             claim.asked_until_there(partial(read_table, tables, name)) for name in ("findings", "partition_state")
         )
         begin(self.metrics, recorded, states)
-        paging.begin(recorded_events(of_incidents(recorded, datetime.now(UTC)).to_pylist()))
+        paging.begin(recorded_events(lately(recorded, datetime.now(UTC)).to_pylist()))
         board.begin(recorded, states)
         self._board = board
         paging.start()
@@ -349,9 +349,9 @@ def begin(metrics: Metrics, recorded: pa.Table, states: pa.Table) -> None:
     metrics.begin(found, [Open(**row) for row in opened], last, pc.max(states["now"]).as_py(), clusters)
 
 
-def of_incidents(recorded: pa.Table, now: datetime) -> pa.Table:
+def lately(recorded: pa.Table, now: datetime) -> pa.Table:
     """The events of the findings table that incidents which are open, or ended lately, are made of."""
-    judged = recorded.filter(pc.is_in(recorded["severity"], value_set=pa.array(sorted(JUDGED))))
+    judged = of_incidents(recorded)
     standing = current(judged)
     standing = standing.filter(pc.equal(standing["state"], "open"))["id"].combine_chunks()
     since = pa.scalar(now - LOOKED_BACK, judged["recorded"].type)

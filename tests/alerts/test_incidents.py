@@ -290,6 +290,33 @@ def test_a_right_that_was_taken_away_is_one_incident_whoever_is_refused() -> Non
     assert standing(*one, *ends, now=400)[0].ended is not None
 
 
+def remade(at: float, topic: str = "orders", new: str = "2", partition: int = 3) -> FindingEvent:
+    found = told("topic-recreated", topic, at=at, topic=topic, partition=partition)
+    return replace(found, topic_id=f"{topic}-{new}")
+
+
+def test_that_a_topic_was_made_anew_is_said_with_what_was_found_about_then() -> None:
+    stuck = [told("stuck-producer", n, at=33, event_="opened", partition=n) for n in (1, 2)]
+    said = "orders had been deleted and made anew at 2024-10-04 12:00:03 UTC."
+    (one,) = standing(remade(4, partition=1), remade(3, partition=2), *stuck)
+    assert explanation(one) == f"Stuck-producer of 1. {said} 2 findings so far in 2 places."
+    (one,) = standing(*stuck, remade(3, partition=2))
+    assert said in explanation(one), "it may be told later"
+    several = [remade(3), remade(4, "orders-out"), remade(5, "audit"), remade(-600, "old"), remade(50, "later")]
+    (one,) = standing(*several, *stuck)
+    assert "audit and 2 more probe topics had been deleted and made anew at 2024-10-04 12:00:05 UTC." in explanation(
+        one
+    )
+    (twice,) = standing(remade(3, "orders"), remade(9, "orders", "3"), *stuck)
+    assert "orders had been deleted and made anew at 2024-10-04 12:00:09 UTC." in explanation(twice)
+    for other in (remade(-88), remade(44), replace(remade(3), cluster="other")):
+        (one,) = standing(other, *stuck)
+        assert one.remade is None
+    (one,) = standing(*(remade(n, f"t{n:03d}") for n in range(200, 0, -1)), told("duplicate", at=201))
+    assert one.remade is not None
+    assert len(one.remade.topics) == 100
+
+
 def test_who_goes_on_is_named_where_the_first_has_ended() -> None:
     first, second, third = (told("stuck-producer", n, at=n, event_="opened", partition=n) for n in (1, 2, 3))
     over = [told("stuck-producer", n, at=20 + n, event_="closed", partition=n) for n in (1, 2, 3)]

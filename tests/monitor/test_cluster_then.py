@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from monitor.incidents.cluster_then import AROUND, changes, cluster_then
+import pytest
+
+from monitor.incidents.cluster_then import AROUND, Change, changes, cluster_then
 from monitor.incidents.witnesses import FindingSubject
 from probes.kafka.errors import Crash
 from tests.monitor.postmortem.histories import S, row, write
@@ -312,6 +314,22 @@ def test_an_operation_that_hung_says_in_which_call() -> None:
         "a transaction of t-1 began that had no answer, for 45 s, and ended with _STUCK; its commit or abort was not "
         "called: it hung in what comes before, sends or the group's offsets",
     ]
+
+
+@pytest.mark.parametrize("topic_id", ["t-id", "t-id-2"])
+def test_a_topic_that_was_made_anew(tmp_path: Path, topic_id: str) -> None:
+    history = write(
+        tmp_path,
+        row("offsets", OBSERVER, 1),
+        row("offsets", OBSERVER, 2, topic_id="t-id-2"),
+        row("offsets", OBSERVER, 3, topic_id="t-id-2"),
+        row("send", CLIENT, 4),
+        row("offsets", OBSERVER, 2, cluster="another", topic_id="elsewhere"),
+        row("offsets", OBSERVER, 2, partition=4, topic_id="t-id-3"),
+    )
+    (one,) = cluster_then(history, FindingSubject(topic_id, 3, NOON, [], [], None, topic="t"))
+    assert one == Change(NOON + 2.1 * S, "t has another id: it was deleted and made anew")
+    assert cluster_then(history, FindingSubject("elsewhere", 3, NOON, [], [], None, topic="t")) == []
 
 
 def test_only_the_partition_and_the_time_around_it_are_read(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from alerts.event import recorded
 from alerts.incidents.grouping import HOLD, Incidents
-from alerts.incidents.incident import Incident
+from alerts.incidents.incident import Incident, explanation
 from alerts.silences import FolderSilences, path_of
 from monitor.commands.overview import lines, row
 from monitor.commands.storage import survey
@@ -179,6 +179,14 @@ def test_open_comes_before_over_and_counts_come_last() -> None:
         "",
         f"What happened, and what to do: offsetwatch explain {LOST.id[:6]}",
     ]
+
+
+def test_that_a_topic_was_made_anew_is_counted_once_and_said_with_what_came_of_it() -> None:
+    anew = [finding("topic-recreated", ("t-id-1",), partition=n, topic_id="t-id-2", at=-1) for n in range(2)]
+    found, _ = overview_of(events(LOST, *anew), states((0, 115, 115, None)), NOW, Filter())
+    assert found.counted == {("topic-recreated", "info"): 2}
+    (lost,) = found.incidents
+    assert "t had been deleted and made anew" in explanation(lost)
 
 
 def states(*rows: tuple[int, float, float, str | None]) -> pa.Table:
