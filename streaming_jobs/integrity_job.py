@@ -50,7 +50,7 @@ from streaming_jobs.log_watch import LogWatch
 from streaming_jobs.query import await_commit, ended_by, has_read_all, is_active, told_since
 from streaming_jobs.rebuild.rebuild import Rebuild, RebuildStopped, reason_to_rebuild
 from streaming_jobs.session import SessionSettings, planners
-from streaming_jobs.spark_conf import store_conf
+from streaming_jobs.spark_conf import is_local, store_conf
 from streaming_jobs.tables.findings import current_findings
 from streaming_jobs.tables.upkeep import Upkeep
 from streaming_jobs.verdicts.checks import Check
@@ -130,6 +130,7 @@ class IntegrityJob:
         self._stopping = threading.Event()
         self._busy = threading.Lock()  # held while a batch is in our hands
         self._busy_since: float | None = None
+        self._asked_since: float | None = None  # Spark for what is in the batch, whose checks run then
         self._sink_lock = threading.Lock()
         self._ended = threading.Event()
         self._failure: JobError | None = None
@@ -154,7 +155,8 @@ class IntegrityJob:
         self._launch({"processingTime": f"{round(self._config.trigger * 1000)} milliseconds"})
         if self._query is None:
             return  # stopped meanwhile
-        self._spawn(self._watch, "integrity-watch")
+        self._spawn(lambda: self._again_and_again(self._tick), "integrity-watch")
+        self._spawn(lambda: self._again_and_again(self._look_at_log), "integrity-log-watch")
         self._spawn(self._recheck, "integrity-recheck")
         if self._config.upkeep.enabled:
             self._spawn(self._keep_up, "integrity-upkeep")
@@ -223,8 +225,14 @@ class IntegrityJob:
         return max(0.0, self._log_watch.waiting() - self._config.hold - self._config.trigger)
 
     def waits_for_spark(self) -> float:
-        """Seconds since there are rows and Spark has not given us a batch; 0 while we have one."""
-        return self.busy_for() if self._busy_since is None else 0.0
+        """Seconds since there are rows and Spark has not given us a batch, or, where it runs on this machine, what its
+        checks found; 0 while we have that."""
+        if self._busy_since is None:
+            return self.busy_for()
+        asked = self._asked_since
+        return (
+            time.monotonic() - asked if asked is not None and is_local(self._spark.sparkContext.master or "") else 0.0
+        )
 
     @property
     def rebuilding(self) -> bool:
@@ -396,7 +404,9 @@ class IntegrityJob:
                 sink = self._open_sink()
                 assert self._log_watch is not None
                 came = self._log_watch.taken()
+                self._asked_since = time.monotonic()
                 verdict = verdict_rows(frame.toArrow())  # once: every action would run the stateful stage again
+                self._asked_since = None
                 batch = sink.accept(number, verdict)
                 self._rows[number] = batch.stats.slices + batch.stats.rejected
                 self._rows.pop(number - _PROGRESS_KEPT, None)
@@ -408,7 +418,7 @@ class IntegrityJob:
                 self._cause = translated(error, checkpoint=str(self._config.checkpoint_path))
                 raise
             finally:
-                self._busy_since = None
+                self._busy_since = self._asked_since = None
                 if self._log_watch is not None:
                     self._log_watch.batch_ended()
             self._last_batch = number
@@ -435,12 +445,12 @@ class IntegrityJob:
         if self._rechecks is not None:
             self._rechecks.answer(stopping)
 
-    # The watch's thread
+    # The threads that watch
 
-    def _watch(self) -> None:
+    def _again_and_again(self, look: Callable[[], None]) -> None:
         while not self._ended.wait(_TICK):
             try:
-                self._tick()
+                look()
             except (Py4JError, ConnectionError) as gone:
                 log.debug("the JVM went while it was asked, which the next look finds: %s", type(gone).__name__)
             except Exception:
@@ -461,16 +471,20 @@ class IntegrityJob:
                 self._failed(failed)
             return
         self._tell_progress()
-        watch, sink, query = self._log_watch, self._sink, self._query
-        if watch is not None and sink is not None:
-            sink.report(watch.look(lambda: has_read_all(query)), put_off=True)
         if not self._planned and self._last_batch >= 0:
             self._planned = True
             planners.end()
+
+    def _look_at_log(self) -> None:
+        """A thread of its own does: a JVM that hangs keeps whoever asks it waiting, and rows wait then."""
+        watch, sink, query = self._log_watch, self._sink, self._query
+        if watch is None or sink is None or query is None or self._stopping.is_set() or self._rebuilding:
+            return
+        sink.report(watch.look(lambda: has_read_all(query)), put_off=True)
         # While a batch is running there are rows: the log is not silent, however long it takes.
         if self._busy.acquire(blocking=False):
             try:
-                if watch is not None and sink is not None and not self._stopping.is_set():
+                if not self._stopping.is_set():
                     sink.report(watch.silence(), put_off=True)
             finally:
                 self._busy.release()

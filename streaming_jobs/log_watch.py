@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -30,8 +31,8 @@ def patience(config: JobConfig) -> float:
 
 
 class LogWatch:
-    """One job's. `taken`, `checked_rows` and `batch_ended` are called by the thread that runs batches, `look`,
-    `silence` and `checked` by the one that watches the job; `waiting` by any."""
+    """One job's. `taken`, `checked_rows` and `batch_ended` are called by the thread that runs batches, `look` and
+    `silence` by one that watches the log, `checked` by the one that watches the job; `waiting` by any."""
 
     def __init__(
         self,
@@ -51,6 +52,7 @@ class LogWatch:
             config.liveness, clock(), clusters=clusters, open_clusters=stalled, ended=config.ended
         )
         self._behind = checks_behind.BehindWatch(patience(config), min(behind, default=None))
+        self._behind_lock = threading.Lock()
         self._batch_ended = time.monotonic()
 
     def taken(self) -> datetime | None:
@@ -76,15 +78,18 @@ class LogWatch:
         if not self._behind.served:
             with suppress(DeltaError, OSError):
                 left = newest if self._arrivals.rows_between(through, newest) else None
-        self._behind.checked(through, left)
+        with self._behind_lock:
+            self._behind.checked(through, left)
 
     def look(self, has_read_all: Callable[[], bool]) -> Sequence[Finding]:
         """What has waited too long by now, or does no more. `has_read_all`: whether no row is left that no batch has
         read; it is asked only where nothing else tells."""
         self._arrivals.last()
-        if self._behind.is_left_open and has_read_all():
-            self._behind.checked(-1)
-        return self._behind.tick(self._clock(), time.monotonic(), self._arrivals.brought())
+        idle = self._behind.is_left_open and has_read_all()
+        with self._behind_lock:
+            if idle:
+                self._behind.checked(-1)
+            return self._behind.tick(self._clock(), time.monotonic(), self._arrivals.brought())
 
     def silence(self) -> Sequence[Finding]:
         """Of which cluster no row has come for too long. To be asked while no batch is running: then there are rows."""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pyarrow as pa
@@ -92,7 +95,7 @@ def test_a_query_that_is_stopped_while_it_is_looked_at_has_not_failed(spark: Spa
     told = Told()
     job = IntegrityJob(config, spark, told.listeners)
     job._query = EndsMeanwhile(job)  # type: ignore[assignment]  # a query as far as it is asked
-    job._tick()
+    job._look_at_log()
     assert job.failure is None
     assert job.wait(0)
 
@@ -286,6 +289,29 @@ def test_rows_that_wait_for_a_late_batch_are_told_until_they_are_checked(
     assert [b.number for b in told.batches if b.number is not None] == [0, 1]
 
 
+def test_rows_that_wait_for_a_jvm_that_hangs_are_told(
+    spark: SparkSession, config: JobConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever asks it then waits with it."""
+    monkeypatch.setattr("streaming_jobs.log_watch.patience", lambda config: 1.5)
+    first, second = duplicates(2)
+    commit(config.history_path, first)
+    told = Told()
+    job = IntegrityJob(config.model_copy(update={"hold": 0.0}), spark, told.listeners)
+    job.start()
+    until(lambda: bool(told.progress))
+    assert spark._jvm is not None
+    jvm = int(spark._jvm.java.lang.ProcessHandle.current().pid())
+    os.kill(jvm, signal.SIGSTOP)
+    try:
+        commit(config.history_path, second)
+        until(lambda: behind(config) == ["open"])
+    finally:
+        os.kill(jvm, signal.SIGCONT)
+    until(lambda: behind(config) == ["closed"])
+    job.stop()
+
+
 def test_nothing_waits_any_more_where_a_start_finds_no_row_that_is_unchecked(
     spark: SparkSession, config: JobConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -320,13 +346,18 @@ class _Waiting:
 @pytest.mark.parametrize(("trigger", "waits"), [(0.0, 97.0), (30.0, 67.0), (600.0, 0.0)])
 def test_for_how_long_rows_wait_for_spark(trigger: float, waits: float, config: JobConfig) -> None:
     """Beyond `hold`, 3 s, and `trigger`; not while a batch is in our hands, nor while state is rebuilt."""
-    job = IntegrityJob(config.model_copy(update={"trigger": trigger, "hold": 3.0}), cast(SparkSession, None))
+    spark = SimpleNamespace(sparkContext=SimpleNamespace(master="local[2]"))
+    job = IntegrityJob(config.model_copy(update={"trigger": trigger, "hold": 3.0}), cast(SparkSession, spark))
     assert (job.busy_for(), job.waits_for_spark()) == (0.0, 0.0), "nothing has begun"
     job._log_watch = cast(Any, _Waiting())
     assert (job.busy_for(), job.waits_for_spark()) == (waits, waits)
     job._busy_since = time.monotonic() - 50.0
     assert job.busy_for() == pytest.approx(50.0, abs=5.0) and job.waits_for_spark() == 0.0
-    job._busy_since = None
+    job._asked_since = time.monotonic() - 40.0
+    assert job.waits_for_spark() == pytest.approx(40.0, abs=5.0), "its checks run in Spark"
+    spark.sparkContext.master = "spark://elsewhere:7077"
+    assert job.waits_for_spark() == 0.0, "which is at work elsewhere, and idle here"
+    job._busy_since = job._asked_since = None
     told: list[tuple[float, float]] = []
 
     class Told:
@@ -360,13 +391,13 @@ def test_rows_that_wait_for_a_late_batch_are_no_silence_of_the_log(
     commit(config.history_path, parts[1])
     late = timedelta(seconds=31)
     appended = datetime.now(UTC) + late
-    job._tick()
+    job._look_at_log()
     assert job.busy_for() == 0, "they wait on purpose"
     late = timedelta(seconds=59)
-    job._tick()
+    job._look_at_log()
     assert [b.number for b in told.batches] == [0]
     late = timedelta(seconds=62)
-    job._tick()
+    job._look_at_log()
     job.stop()
     (opened,) = (row for batch in told.batches[1:] for row in batch.findings.to_pylist())
     assert opened["anomaly"] == "evidence-stalled", "nothing was appended any more"
