@@ -79,7 +79,7 @@ from alerts.incidents.keys import (
 )
 from alerts.incidents.outage import SHORTLY, Outage, tellable_from
 from alerts.incidents.remade_topics import REMADE, RemadeTopics
-from rules.vocabulary.conditions import EXPLAIN_WHAT_WAITS, WAIT_ON_THE_CLUSTER
+from rules.vocabulary.conditions import EXPLAIN_WHAT_WAITS, THROTTLED, UNREACHABLE, WAIT_ON_THE_CLUSTER
 from rules.vocabulary.policy import SEVERITIES
 from rules.vocabulary.times import EPOCH
 
@@ -161,7 +161,12 @@ class Incidents:
     def _made(self, group: Group, now: datetime) -> Incident:
         cluster = group.first.cluster
         made = group.incident(group.ended(now, self._hold), self._names(cluster))
-        return replace(made, remade=self._remade.about(cluster, made.since))
+        throttled = self._outages.get((cluster, THROTTLED)) if group.first.anomaly == UNREACHABLE else None
+        return replace(
+            made,
+            remade=self._remade.about(cluster, made.since),
+            throttled=throttled.finding if throttled is not None and throttled.holds(made.since) else None,
+        )
 
     def of(self, finding: str) -> str | None:
         """The occurrence of the incident that this finding was told in last. None unless everything is kept."""

@@ -72,7 +72,8 @@ class Incident:
     what it says, "" where `message` says that; `goes_on`: the same of a condition of its own name that is open, where
     that of `message` has ended. `standing`: conditions of it that are open. `topics`: of all its findings, "" among
     them where one concerns none. `silence`: under which nobody is told of it, or was told when it ended. `remade`:
-    topics that were made anew about when its present spell began."""
+    topics that were made anew about when its present spell began; `throttled`: the incident that tells of a quota then,
+    where nobody was answered."""
 
     id: str
     occurrence: str
@@ -107,6 +108,7 @@ class Incident:
     goes_on: str = ""
     previous: Incident | None = None
     remade: Remade | None = None
+    throttled: str | None = None
 
     @property
     def open(self) -> bool:
@@ -203,6 +205,8 @@ def explanation(incident: Incident) -> str:
         topics = incident.remade.topics
         more = f" and {len(topics) - 1} more probe topics" if len(topics) > 1 else ""
         said.append(f"{topics[0]}{more} had been deleted and made anew at {clock(incident.remade.at)}.")
+    if incident.throttled is not None:
+        said.append(f"Brokers held answers back by a quota then: throttled, incident {incident.throttled}.")
     if incident.rested is not None:
         said.append(
             f"It began again at {clock(incident.holds_since)}, after it had been over for"

@@ -46,6 +46,10 @@ class Outage:
             away.decidable,
         )
 
+    def holds(self, at: datetime) -> bool:
+        """Did it hold then, or until a moment before?"""
+        return self.since <= at and (self.until is None or at <= self.until + SHORTLY)
+
     def explains(self, event: FindingEvent) -> bool:
         """Was it due in that time, and because of it? One that had to wait as long as an outage has to last was due
         when the outage was called, or hardly before; one that waits for less, at any time in it."""

@@ -89,10 +89,14 @@ def figures(database: Database, begin: datetime, end: datetime) -> Figures:
 
 def happenings(database: Database) -> list[Happening]:
     """What the observer and the clients told: brokers that were silent, or whose replicas were out of sync, leaders and
-    coordinators that moved, partitions that nobody led, clients that came and went."""
+    coordinators that moved, partitions that nobody led, topics made anew, clients that came and went."""
     found = list(_silences(database.run(_SILENT)))
     found += _out_of_sync(database.run(_IN_SYNC).fetch(_HAPPENINGS))
     found += _moves(database.run(_MOVES).fetch(_HAPPENINGS))
+    found += [
+        Happening(at, None, "change", "topics made anew", f"{topic} was deleted and made anew")
+        for at, topic in database.run(_REMADE).fetch(_HAPPENINGS)
+    ]
     found += [
         Happening(at, None, "client", f"clients {what.partition(':')[0]}", f"{client} {what}")
         for at, client, what in database.run(_LIVES).fetch(_HAPPENINGS)
@@ -294,6 +298,19 @@ changes as (select *, lag(replicas || ' ' || in_sync) over (partition by what or
 select time, what, replicas, in_sync from changes
 where before is distinct from replicas || ' ' || in_sync
 order by time, what
+"""
+_REMADE: Final = """
+select time, topic
+from (
+    select
+        topic, min(completed) as time,
+        row_number() over (partition by cluster, topic order by min(completed)) as ordinal
+    from operations
+    where f = 'offsets' and topic_id <> ''
+    group by cluster, topic, topic_id
+)
+where ordinal > 1
+order by time
 """
 _LIVES: Final = """
 select min(completed) as time, client, if(f = 'start', 'started', 'ended: ' || any_value(error)) as what

@@ -317,6 +317,29 @@ def test_that_a_topic_was_made_anew_is_said_with_what_was_found_about_then() -> 
     assert len(one.remade.topics) == 100
 
 
+def throttled(event_: str, *, at: float, cluster: str = "c") -> FindingEvent:
+    evidence = {"brokers": [1], "since": micros(NOON + timedelta(seconds=at - 20))}
+    return told("throttled", (), at=at, event_=event_, topic="", partition=-1, evidence=evidence, cluster=cluster)
+
+
+def test_that_nobody_was_answered_says_so_where_a_quota_held_answers_back() -> None:
+    quota = throttled("opened", at=0)
+    said = f"Brokers held answers back by a quota then: throttled, incident {quota.id}."
+    both = standing(quota, away("opened", at=26))
+    assert [(one.anomaly, said in explanation(one)) for one in both] == [
+        ("throttled", False),
+        ("cluster-unreachable", True),
+    ]
+    over = throttled("closed", at=100)
+    assert said in explanation(standing(quota, away("opened", at=26), over)[1])
+    for innocent in (
+        standing(quota, throttled("closed", at=10), away("opened", at=26)),
+        standing(away("opened", at=26), throttled("opened", at=60)),
+        standing(throttled("opened", at=0, cluster="other"), away("opened", at=26)),
+    ):
+        assert "quota" not in "".join(explanation(one) for one in innocent if one.anomaly == "cluster-unreachable")
+
+
 def test_who_goes_on_is_named_where_the_first_has_ended() -> None:
     first, second, third = (told("stuck-producer", n, at=n, event_="opened", partition=n) for n in (1, 2, 3))
     over = [told("stuck-producer", n, at=20 + n, event_="closed", partition=n) for n in (1, 2, 3)]

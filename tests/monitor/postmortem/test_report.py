@@ -401,6 +401,16 @@ def test_offsets_that_cannot_be_read_are_no_silence_of_a_broker(tmp_path: Path) 
     assert told == [("change", "offsets unread", why)]
 
 
+def test_a_topic_that_was_made_anew_is_told(tmp_path: Path) -> None:
+    anew = [row("offsets", OBSERVER, at, topic_id="t-id-2") for at in (31, 33)]
+    elsewhere = row("offsets", OBSERVER, 32, cluster="d", topic_id="another")
+    write(tmp_path, *STARTS, *OPERATIONS, row("offsets", OBSERVER, 29), *anew, elsewhere)
+    record(tmp_path)
+    with Database(sources(tmp_path)) as database:
+        told = [(one.begin, one.kind, one.told) for one in happenings(database) if "made anew" in one.told]
+    assert told == [(NOON + 31.1 * S, "change", "t was deleted and made anew")]
+
+
 def test_topics_are_named_exactly(data: Path, tmp_path: Path) -> None:
     write(tmp_path, *STARTS, *OPERATIONS, row("send", WRITER, 1, topic="tx", sent=[Run(WRITER, 50, 0, 5)]))
     record(tmp_path)
