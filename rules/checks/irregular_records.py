@@ -49,8 +49,10 @@ _SHIFT: Final = 16
 _HEAD: Final = struct.Struct("<IHB")
 _COUNT: Final = struct.Struct("<IHH")
 _LISTED: Final = struct.Struct("<BHq")
+NO_VALUE: Final = 0
+"""The hash of no bytes: of a tombstone, or an empty value."""
 _NAMES: Final = {CORRUPTED: "corrupted-record", RELOCATED: "relocated-write"}
-_WORDS: Final = {CORRUPTED: "have a broken tag", RELOCATED: "were meant for other places"}
+_WORDS: Final = {CORRUPTED: "have no intact tag", RELOCATED: "were meant for other places"}
 
 
 Value = dict[str, Any]
@@ -200,10 +202,11 @@ def _tell_one(records: Irregulars, i: int, columns: Columns, report: Report) -> 
     offset, at = int(records.offset[i]), int(columns.completed[records.row[i]])
     evidence = _evidence(records, i, columns)
     if records.status[i] == CORRUPTED:
+        lacks = "value" if evidence["hash"] == NO_VALUE else "intact tag"
         report.add(
             "corrupted-record",
             (offset, evidence["hash"]),
-            f"the record at offset {offset} has a broken tag",
+            f"the record at offset {offset} has no {lacks}: it is damaged, or somebody else's",
             at=at,
             evidence=evidence,
         )

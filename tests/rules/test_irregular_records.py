@@ -6,6 +6,7 @@ import random
 from typing import Any
 
 import pytest
+from crc32c import crc32c
 
 from probes.records.tag import Encoder, irregular
 from rules.checks import irregular_records
@@ -87,7 +88,7 @@ def known(store: Store) -> Known:
 @pytest.mark.parametrize(
     ("status", "name", "words"),
     [
-        ("corrupted", "corrupted-record", "have a broken tag"),
+        ("corrupted", "corrupted-record", "have no intact tag"),
         ("relocated", "relocated-write", "were meant for other places"),
     ],
 )
@@ -470,7 +471,7 @@ def test_what_stands_before_or_after_a_run_is_none_of_its_values(offset: int) ->
 @pytest.mark.parametrize(
     ("status", "message"),
     [
-        ("corrupted", "the record at offset 5 has a broken tag"),
+        ("corrupted", "the record at offset 5 has no intact tag: it is damaged, or somebody else's"),
         ("relocated", f"value {V}/5 of topic/3 was polled here, at offset 5"),
     ],
 )
@@ -478,6 +479,13 @@ def test_a_record_is_told_in_words(status: str, message: str) -> None:
     h = History()
     h.irregular("r", record(status, 5))
     assert [f.message for f in of(checked(h), "corrupted-record", "relocated-write")] == [message]
+
+
+def test_of_a_record_without_a_value_that_is_said() -> None:
+    h = History()
+    h.irregular("r", record("corrupted", 5)._replace(hash=crc32c(b"")))
+    (told,) = of(checked(h), "corrupted-record")
+    assert told.message == "the record at offset 5 has no value: it is damaged, or somebody else's"
 
 
 def test_a_flood_of_them_counts_nothing() -> None:

@@ -108,7 +108,13 @@ def vanished(op: int, apart: float, at: float) -> Told:
 
 def broken(offset: int, at: float) -> Told:
     told = {"offset": offset, "hash": 99, "process": R, "op": 0}
-    return Told("corrupted-record", (offset, 99), f"the record at offset {offset} has a broken tag", told, at)
+    return Told(
+        "corrupted-record",
+        (offset, 99),
+        f"the record at offset {offset} has no intact tag: it is damaged, or somebody else's",
+        told,
+        at,
+    )
 
 
 SEEN_HERE = {"offset": 7, "hash": 99, "process": R, "op": 0}
