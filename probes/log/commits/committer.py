@@ -35,7 +35,7 @@ from probes.clock import Clock
 from probes.log.commits.append_plan import AppendPlan, Part, load, save
 from probes.log.commits.backlog import backlog, planned
 from probes.log.commits.begun import lives_before
-from probes.log.commits.confirmations import Confirmations, counted
+from probes.log.commits.confirmations import Confirmations, Moment, counted
 from probes.log.commits.destination import Destination
 from probes.log.commits.history import History
 from probes.log.commits.lives import Lives
@@ -98,6 +98,19 @@ class CommitPace:
 
 
 @dataclass(frozen=True, slots=True)
+class _Read:
+    """What the journals held: `now`, in microseconds, and `mono` are when that was looked at; `parts` says how far each
+    was read, and `unread` are those that were not read whole."""
+
+    now: int
+    mono: int
+    parts: dict[str, Part]
+    readers: Sequence[LifeReader]
+    groups: Sequence[Group]
+    unread: Sequence[LifeReader]
+
+
+@dataclass(frozen=True, slots=True)
 class _Pending:
     """A plan that is on disk, with its rows."""
 
@@ -149,6 +162,8 @@ class Committer:
         self._plan: AppendPlan | None = None
         self._appended: Mapping[str, Part] | None = None
         self._pending: _Pending | None = None
+        self._held: _Read | None = None
+        """What waits for the cluster to tell of its topics."""
         self._more = True
         self._waiting = False
         self._start = drawn()
@@ -331,7 +346,7 @@ class Committer:
 
     def _forget(self) -> None:
         self._lives.forget()
-        self._loaded, self._plan, self._pending, self._more = False, None, None, True
+        self._loaded, self._plan, self._pending, self._held, self._more = False, None, None, None, True
 
     def _release(self) -> None:
         self._copies.close()
@@ -384,6 +399,19 @@ class Committer:
         """Read what is new and write down the next append. None while no partition is known."""
         table_id = self._history.id()
         before = self._plan or first_plan(table_id)
+        read = self._held or self._read_on(before)
+        told = self._confirmations.told(read.groups, before.confirmed) if self._confirmations else ({}, {})
+        self._waiting = told is None
+        if told is None:
+            # Kept meanwhile: where all lives begin anew, as in a topic that was made again, reading is what takes long.
+            self._held, self._more = read, True
+            return None
+        if self._held is not None:
+            self._held, self._more = None, True
+        return self._planned(table_id, before, read, *told)
+
+    def _read_on(self, before: AppendPlan) -> _Read:
+        """Read what is new."""
         # Each goes on from where it was read to; those whose folder has gone are not planned again.
         parts = went_on(before, {name for name in before.parts if self._lives.path(name).exists()})
         known = self._lives.discover(parts)
@@ -393,14 +421,19 @@ class Committer:
         # It promises that of every life: of those as well that began while the dead were finished.
         found = known + self._lives.newcomers(parts)
         readers = [one for one in found if one.name not in self._impossible]
-        groups, unread = self._read(readers, parts, now)
-        told = self._confirmations.told(groups, before.confirmed) if self._confirmations else ({}, {})
-        self._waiting = told is None
-        if told is None:
-            # What was read is read again, once the cluster has told of its topics.
-            self._forget()
-            return None
-        groups = [(shared, counted(shared, rows, told[1])) for shared, rows in groups]
+        return _Read(now, mono, parts, readers, *self._read(readers, parts, now))
+
+    def _planned(
+        self,
+        table_id: str,
+        before: AppendPlan,
+        read: _Read,
+        topics: dict[str, Moment],
+        replaced: dict[str, Moment],
+    ) -> _Pending | None:
+        """Write down the append of what was read, where these topics are `topics` still, and those were `replaced`."""
+        now, parts, readers = read.now, read.parts, read.readers
+        groups = [(shared, counted(shared, rows, replaced)) for shared, rows in read.groups]
         vouched = [one for one in readers if (until := parts[one.name].until) is None or until >= now]
         unreadable = self._lives.unreadable
         parts |= {name: replace(parts[name], until=now) for name in unreadable}
@@ -409,8 +442,8 @@ class Committer:
         marked |= dict.fromkeys(last, now)
         if not marked:
             return None
-        read = journals_read(before, unread, now)
-        append = Append(before.version + 1, read, now, self._clock.boot, mono)
+        through = journals_read(before, read.unread, now)
+        append = Append(before.version + 1, through, now, self._clock.boot, read.mono)
         marks = mark_rows(marked, [of_reader(one) for one in vouched], last, counters, append)
         counters |= {place: counters.get(place, 0) + 1 for place in marked}
         index = {place: i for i, place in enumerate(counters)}
@@ -423,14 +456,14 @@ class Committer:
             version=before.version + 1,
             claim=False,
             now=now,
-            read=read,
+            read=through,
             parts=parts,
             marks=marks,
             counters=[(*place, n) for place, n in counters.items()],
             current=[index[place] for place in marked],
             held=list(marked.values()),
-            confirmed=confirmed(before, told[0], counters),
-            replaced=told[1],
+            confirmed=confirmed(before, topics, counters),
+            replaced=replaced,
         )
         rows = self._built(plan, groups, readers)
         save(self.folder, plan)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from probes.clock import Clock
 from probes.log.commits.append_plan import Part
-from probes.log.commits.recovery import clear_rubbish, recover_life
+from probes.log.commits.recovery import clear_rubbish, is_whole, recover_life
 from probes.log.journals.reader import BrokenJournal, LifeReader
 from probes.log.journals.segments import BROKEN, LIVES, NEW, OVER, is_held, life_folders, segments
 
@@ -85,6 +85,8 @@ class Lives:
         """Finish a life that has died. What was read of its journal, and is no longer there, is not written again."""
         if reader.is_cut_short():
             reader.broken = f"at byte {reader.offset}: what was read before it is gone"
+            return
+        if is_whole(reader.folder):
             return
         recovered = recover_life(reader.folder, self._clock)
         if recovered is not None and recovered.reason is not None:

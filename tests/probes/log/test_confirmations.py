@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
+from probes.clock import Clock
 from probes.log.commits.committer import Committer, committer
 from probes.log.commits.confirmations import REPLACED, SILENT_FOR, UNKNOWN_FOR, Confirmations
+from probes.log.journals.reader import LifeReader
 from probes.log.rows import AT
 from rules.vocabulary.slices import RegisterOp, Run
 from rules.vocabulary.times import micros
@@ -184,6 +186,51 @@ def test_rows_wait_for_an_answer_and_nothing_is_dropped(
         one.commit()
     assert told(history) == [("send", "ok", None, [(10, 0, 0, 5)]), ("send", "ok", None, [(10, 5, 5, 5)])]
     assert check_marks(history) > 2
+
+
+def test_what_waits_is_read_once(
+    folder: Path, history: Path, clock: StillClock, cluster: Cluster, opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a topic is made again all lives begin anew: to read them takes long. What came meanwhile follows."""
+    read = []
+    really = LifeReader.read
+
+    def noted(self: LifeReader, *args: Any) -> Any:
+        read.append(self.name)
+        return really(self, *args)
+
+    prober = Prober.start(folder, 1, clock)
+    with opened() as one:
+        cluster.topics = None
+        send(prober, clock, 0)
+        monkeypatch.setattr(LifeReader, "read", noted)
+        for _ in range(3):
+            assert one.commit() == 0
+        assert len(read) == 1
+        send(prober, clock, 5)
+        cluster.topics = {TOPIC: TOPIC_ID}
+        one.drain()
+    assert told(history) == [("send", "ok", None, [(10, 0, 0, 5)]), ("send", "ok", None, [(10, 5, 5, 5)])]
+    assert check_marks(history) > 1
+
+
+def test_lives_that_have_ended_are_not_finished(
+    folder: Path, history: Path, clock: StillClock, opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finished = []
+
+    def noted(life: Path, clock: Clock) -> None:
+        finished.append(life.name)
+
+    monkeypatch.setattr("probes.log.commits.lives.recover_life", noted)
+    ended, dead = Prober.start(folder, 1, clock), Prober.start(folder, 2, clock)
+    for prober in (ended, dead):
+        send(prober, clock, 0)
+    ended.close()
+    dead.journal.release()
+    with opened() as one:
+        one.commit()
+    assert finished == [dead.journal.folder.name]
 
 
 @pytest.mark.parametrize(

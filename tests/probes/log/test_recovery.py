@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from probes.log.commits.recovery import HOST_LOST, recover
+from probes.log.commits.recovery import HOST_LOST, is_whole, recover
 from probes.log.journals.frames import frames
 from probes.log.journals.journal import Journal
 from probes.log.journals.reader import LifeReader
@@ -103,6 +103,31 @@ def test_the_living_and_the_closed_are_left_alone(tmp_path: Path, clock: StillCl
     assert [path.read_bytes() for folder in life_folders(tmp_path) for _, path in segments(folder)] == before
     living.send(0)
     assert (closed.journal.folder / OVER).exists()
+
+
+def test_whole_is_who_ended_in_order_and_whose_journal_holds_all_that_was_written(
+    tmp_path: Path, clock: StillClock
+) -> None:
+    prober = Prober.start(tmp_path, 1, clock)
+    prober.send(0)
+    folder = prober.journal.folder
+    assert not is_whole(folder), "it lives"
+    prober.close()
+    assert is_whole(folder)
+    (_, path) = segments(folder)[-1]
+    data = path.read_bytes()
+    last = frames(data)[0][-2].end
+    flipped = data[: last - 1] + bytes([data[last - 1] ^ 1]) + data[last:]
+    for damaged in (data[:-1], data[:last], data + b"\xff", flipped, b""):
+        path.write_bytes(damaged)
+        assert not is_whole(folder)
+    path.write_bytes(data)
+    for name in (OVER, WRITTEN):
+        told = (folder / name).read_bytes()
+        (folder / name).unlink()
+        assert not is_whole(folder)
+        (folder / name).write_bytes(told)
+    assert is_whole(folder)
 
 
 def test_one_that_died_between_its_close_rows_and_its_end_is_not_closed_twice(
