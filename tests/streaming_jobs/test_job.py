@@ -95,7 +95,7 @@ def test_a_query_that_is_stopped_while_it_is_looked_at_has_not_failed(spark: Spa
     told = Told()
     job = IntegrityJob(config, spark, told.listeners)
     job._query = EndsMeanwhile(job)  # type: ignore[assignment]  # a query as far as it is asked
-    job._look_at_log()
+    job._tick()
     assert job.failure is None
     assert job.wait(0)
 
