@@ -373,6 +373,26 @@ def test_for_how_long_rows_wait_for_spark(trigger: float, waits: float, config: 
     assert job.busy_for() == waits, "and then again"
 
 
+def test_nobody_looks_at_the_log_while_state_is_rebuilt(config: JobConfig) -> None:
+    """Rows wait for hours then, and nobody is behind."""
+    looked: list[str] = []
+
+    def look(*_: object) -> list[Any]:
+        looked.append("look")
+        return []
+
+    job = IntegrityJob(config, cast(SparkSession, None))
+    job._query = cast(Any, SimpleNamespace())
+    job._log_watch = cast(Any, SimpleNamespace(look=look, silence=look))
+    job._sink = cast(Any, SimpleNamespace(report=lambda *_, **__: None))
+    job._rebuilding = True
+    job._look_at_log()
+    assert looked == []
+    job._rebuilding = False
+    job._look_at_log()
+    assert looked == ["look", "look"]
+
+
 def test_rows_that_wait_for_a_late_batch_are_no_silence_of_the_log(
     spark: SparkSession, config: JobConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -406,8 +406,7 @@ class Committer:
             # Kept meanwhile: where all lives begin anew, as in a topic that was made again, reading is what takes long.
             self._held, self._more = read, True
             return None
-        if self._held is not None:
-            self._held, self._more = None, True
+        self._held = None
         return self._planned(table_id, before, read, *told)
 
     def _read_on(self, before: AppendPlan) -> _Read:
