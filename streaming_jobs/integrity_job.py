@@ -230,9 +230,9 @@ class IntegrityJob:
         if self._busy_since is None:
             return self.busy_for()
         asked = self._asked_since
-        return (
-            time.monotonic() - asked if asked is not None and is_local(self._spark.sparkContext.master or "") else 0.0
-        )
+        if asked is None or not is_local(self._spark.sparkContext.master or ""):
+            return 0.0
+        return time.monotonic() - asked
 
     @property
     def rebuilding(self) -> bool:

@@ -151,7 +151,7 @@ class Watch:
             claim.asked_until_there(partial(read_table, tables, name)) for name in ("findings", "partition_state")
         )
         begin(self.metrics, recorded, states)
-        paging.begin(recorded_events(lately(recorded, datetime.now(UTC)).to_pylist()))
+        paging.begin(recorded_events(of_recent_incidents(recorded, datetime.now(UTC)).to_pylist()))
         board.begin(recorded, states)
         self._board = board
         paging.start()
@@ -349,7 +349,7 @@ def begin(metrics: Metrics, recorded: pa.Table, states: pa.Table) -> None:
     metrics.begin(found, [Open(**row) for row in opened], last, pc.max(states["now"]).as_py(), clusters)
 
 
-def lately(recorded: pa.Table, now: datetime) -> pa.Table:
+def of_recent_incidents(recorded: pa.Table, now: datetime) -> pa.Table:
     """The events of the findings table that incidents which are open, or ended lately, are made of."""
     judged = of_incidents(recorded)
     standing = current(judged)

@@ -15,7 +15,7 @@ from alerts.event import events as finding_events
 from alerts.incidents.judged import kind_of
 from alerts.metrics import Metrics
 from monitor.config.config import Config
-from monitor.process.watch import Watch, begin, lately, recorded_identities
+from monitor.process.watch import Watch, begin, of_recent_incidents, recorded_identities
 from rules.vocabulary.finding import Event
 from tests.monitor.commands import offsetwatch
 from tests.monitor.rows import NOON, events, finding
@@ -139,5 +139,5 @@ def test_what_is_open_or_ended_lately_is_known_again_after_a_restart() -> None:
     happened: tuple[tuple[Event, int], ...] = (("opened", -8 * 86_400), ("closed", -8 * 86_400 + 5))
     ended = [finding("unseen", (3,), what, at=at) for what, at in happened]
     recent = finding("duplicate", (7, 9), at=-60)
-    kept = lately(events(long_ago, stuck, *ended, finding("rebalance", (4,)), recent), NOON)
+    kept = of_recent_incidents(events(long_ago, stuck, *ended, finding("rebalance", (4,)), recent), NOON)
     assert sorted(set(kept["id"].to_pylist())) == sorted([stuck.id, recent.id])
