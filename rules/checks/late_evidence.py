@@ -8,6 +8,9 @@ its committer has counted; its committer does not tell of its *journals* any mor
 so much later than that one's. Of the last three all processes of a host are told as one. One that is told as behind is
 so until it is less than half as much: clocks that are half a minute apart would else come and go.
 
+While a host stood still (`rules.settling.standstills`) nobody there was late: probes that were frozen in the middle of
+an operation have as long as ever to end it when they go on.
+
 Where the checks catch up, a host that is down already is seen to be behind all at once. Whether it goes on, its next
 mark says; where none comes it is silent, and is told as that half a minute later.
 
@@ -33,6 +36,7 @@ from rules.arrays.columns import START
 from rules.kept.check import Check, News, Passage
 from rules.kept.report import Report
 from rules.kept.state import NEVER, State
+from rules.settling import standstills
 from rules.settling.completeness import LATE, lateness
 from rules.vocabulary.conditions import EVIDENCE_LATE
 from rules.vocabulary.objectives import SECOND
@@ -68,12 +72,14 @@ _Hold = Literal["operation", "rows", "journals", "host", "clock"]
 
 
 class _Held(NamedTuple):
-    """Why somebody is late: the log time through which it is known, and what is told of it."""
+    """Why somebody is late: the log time through which it is known, and what is told of it. `stood`: for how long its
+    host stood still since then, in microseconds."""
 
     since: int
     hold: _Hold
     message: str
     evidence: dict[str, Any]
+    stood: int = 0
 
 
 def arrive(own: Late, new: News) -> None:
@@ -146,13 +152,14 @@ def _held(state: State, silent: Set[int], going_on: Set[int], runs: Mapping[int,
     for number, process, through in lateness(state):
         since = through if through >= 0 else process.first
         host = state.hosts[process.host]
+        stood = standstills.within(host, since, host.now)
         if process.host in silent:
             together.setdefault(("host", process.host), []).append(host.now)
-        elif host.now - since <= LATE:
+        elif host.now - since - stood <= LATE:
             if process.host in going_on:
                 together.setdefault(("clock", process.host), []).append(host.now)
         elif process.marks or host.now - process.marked <= LATE:
-            found["process", number] = _of_process(state, number, since, host.now, runs)
+            found["process", number] = _of_process(state, number, since, host.now, runs)._replace(stood=stood)
         else:
             together.setdefault(("journals", process.host), []).append(max(since, process.marked))
     for (hold, committer), times in together.items():
@@ -228,7 +235,7 @@ def _tell(
     told = {
         "anomaly": EVIDENCE_LATE,
         "subject": list(subject),
-        "decidable": min(one.since + LATE, at) if kind == "holds" else at,
+        "decidable": min(one.since + one.stood + LATE, at) if kind == "holds" else at,
         "waits": one.hold == "operation",
         "run": run,
         "message": one.message,

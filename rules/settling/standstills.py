@@ -117,6 +117,11 @@ def went_on(state: State, number: int, time: int) -> int:
     return max((end for _, end in of_process(state, number) if end <= time), default=-1)
 
 
+def within(host: Host, since: int, through: int) -> int:
+    """For how long a host stood still between two times, in microseconds, as far as is known."""
+    return sum(max(0, min(end, through) - max(start, since)) for start, end in host.stood)
+
+
 def note_read(state: State, process: Process) -> None:
     """A process is forgotten. Note when it was there, if it read."""
     if process.reads and (told := list(_read(process))) not in state.read_here:  # it may be forgotten again

@@ -218,6 +218,46 @@ def test_who_is_late_is_named_and_why(
     assert one.evidence["process" if subject[0] == "process" else "host"] == subject[1]
 
 
+def frozen(*, open_before: int, open_after: int) -> History:
+    """All of a host stands still for three minutes while a call of q is open; then it goes on."""
+    h = Hosts()
+    h.assign("r")
+    h.assign("s")
+    h.start("q")
+    i = traffic(h, 10)
+    h.open["q"] = h.time
+    i = traffic(h, open_before, first=i)
+    h.time += 180.0
+    i = traffic(h, open_after, first=i)
+    del h.open["q"]
+    traffic(h, 5, first=i)
+    return h
+
+
+@FEEDS
+def test_an_operation_in_which_its_host_stood_still_is_not_late(fed: Callable[[History], Store]) -> None:
+    """Nobody had less time to end it than ever."""
+    assert events(fed(frozen(open_before=8, open_after=20)), "evidence-late") == []
+
+
+def test_an_operation_that_stays_open_when_its_host_goes_on_is_told_when_it_has_had_its_time() -> None:
+    store = Store()
+    for row in singly(frozen(open_before=8, open_after=40).rows):
+        store.feed(row)
+    assert events(store, "evidence-late") == [("opened", ("process", Q), 221), ("closed", ("process", Q), 240)]
+    one = the(store, "evidence-late")
+    since = one.evidence["since"]
+    assert one.message == f"process {Q} of run run is known as of 211 s ago, since when an operation of it is open"
+    assert dict(one.evidence) == {
+        "process": Q,
+        "host": number("committer one"),
+        "hold": "operation",
+        "since": since,
+        "behind_s": (one.at - since) / 1e6,
+    }
+    assert (one.decidable - since) / 1e6 == pytest.approx(30 + 181, abs=0.5)
+
+
 def behind_in_a_backlog(*, goes_on: bool) -> Store:
     """One step brings a minute of one host. The other one was killed meanwhile, or its clock is 40 s behind."""
     h = Hosts(one=("w", "observer", "r"), two=("s",))
