@@ -186,7 +186,8 @@ def where(incident: Incident) -> str:
     if incident.places <= 1:
         first = incident.subjects[0] if incident.subjects else incident.topic
         return f"{first}{of_cluster(incident)}" if first else _cluster(incident)
-    within = f"{incident.topic}{of_cluster(incident)}" if incident.topic else _cluster(incident)
+    of_one = incident.topic and incident.topics <= {incident.topic, ""}
+    within = f"{incident.topic}{of_cluster(incident)}" if of_one else _cluster(incident)
     return f"{within}, {incident.places} places ({_listed(incident.subjects, incident.places)})"
 
 

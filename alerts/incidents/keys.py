@@ -54,7 +54,9 @@ OF_GROUPS: Final = "offsets of groups"
 OF_A_GROUP: Final = "offsets of a group"
 """A group whose commits are gone begins at older ones, and its transform reflects inputs again."""
 OF_AN_INPUT: Final = "input"
-IN_A_MOMENT: Final = (OF_A_LOG, OF_GROUPS, OF_A_GROUP)
+FOREIGN: Final = "foreign records"
+"""Somebody else who writes into one probe topic writes into the others as well."""
+IN_A_MOMENT: Final = (OF_A_LOG, OF_GROUPS, OF_A_GROUP, FOREIGN)
 """Keys by which only what is found about the same time joins: another fault may follow."""
 SIGNS_IN_A_LOG: Final = frozenset(
     {
@@ -110,6 +112,8 @@ def keys_of(event: FindingEvent) -> Iterator[Key]:
             yield from _records(place, one)
         if event.anomaly in SIGNS_IN_A_LOG and topic:
             yield OF_A_LOG, *place
+        if event.anomaly == "corrupted-record":
+            yield FOREIGN, event.cluster
 
 
 def _committed(event: FindingEvent) -> Iterator[Key]:

@@ -155,6 +155,22 @@ def test_an_input_that_stands_twice_and_is_reflected_twice_is_one_incident(
     assert len(standing(twice, reflected, unrelated)) == (2 if anomaly == "eos-violation" else 3)
 
 
+def test_what_a_foreign_writer_leaves_in_several_topics_at_once_is_one_incident() -> None:
+    """Also where it goes on in all of them, and in whatever order. What else is found there is another thing, and so
+    are such records in another cluster, or hours later."""
+    written = [
+        told("corrupted-record", n, at=at, topic=topic, evidence={"offset": 40 + n})
+        for n, (at, topic) in enumerate([(0, "orders"), (1, "payments"), (3, "refunds"), (30, "payments")])
+    ]
+    (one,) = standing(*written)
+    assert (one.findings, one.topics) == (4, frozenset({"orders", "payments", "refunds"}))
+    assert summary(one) == "corrupted-record in cluster c, 3 places (orders/3, payments/3, refunds/3) (critical)"
+    twice = told("duplicate", 9, at=3, topic="payments", evidence={"writer": 7, "seq": 1, "offsets": [90, 91]})
+    elsewhere = told("corrupted-record", 10, at=3, topic="payments", cluster="d", evidence={"offset": 49})
+    later = told("corrupted-record", 11, at=8_000, topic="refunds", evidence={"offset": 50})
+    assert [one.findings for one in standing(*written, twice, elsewhere, later)] == [4, 1, 1, 1]
+
+
 @pytest.mark.parametrize(("later", "partition", "incidents"), [(5, 3, 1), (120, 3, 2), (5, 4, 2)])
 def test_what_tells_of_one_logs_order_within_a_minute_is_one_incident(
     later: float, partition: int, incidents: int
