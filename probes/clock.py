@@ -1,12 +1,13 @@
 """Time as the probes see it: a wall clock that never runs backwards, a monotonic clock, and the host's boot.
 
-Order in real time is concluded from a probe log only within one boot, by the monotonic clock. Marks promise "everything
-this process invoked before T is logged" by the wall clock, and are read by how far it is from the monotonic one as they
-are written. So where the host's clock is set back, the wall clock here is not, and goes on as if nothing had happened:
-what is told of a moment before, and of one after, is told by the same clock. (It once ran at half speed until the
-host's had caught up. Then each second was another distance from the monotonic clock, and those who read took what marks
-told for as old as the step was long. It still does where it is further ahead than `LEAD_NS`, until it is not: brokers
-refuse records of a time to come.) Whoever goes on where another process ended goes on with its clock: `follow`.
+Order in real time is concluded from a probe log only within one boot, by the monotonic clock. Marks promise
+"everything this process invoked before T is logged" by the wall clock, and are read by how far it is from the
+monotonic one as they are written. So where the host's clock is set back, the wall clock here is not, and goes on as if
+nothing had happened: what is told of a moment before, and of one after, is told by the same clock, until the host's
+has caught up. (It once ran at half speed meanwhile. Then each second was another distance from the monotonic clock,
+and those who read took what marks told for as old as the step was long.) Whoever goes on where another process ended
+goes on with its clock: `follow`. Records are stamped with a time that brokers take, however far ahead this clock is:
+`stamped`.
 """
 
 from __future__ import annotations
@@ -45,9 +46,9 @@ class Clock(Protocol):
 STEADY_NS: Final = 100_000_000
 """Two readings of one clock in two processes differ by less: neither follows the other for that."""
 
-LEAD_NS: Final = 30 * 60 * 10**9
-"""So far ahead of the host's clock it may stay: brokers take records of the next hour, unless they were told otherwise
-(`message.timestamp.after.max.ms`)."""
+LEAD: Final = 30 * 60 * 10**6
+"""Microseconds by which records may be stamped ahead of the host's clock: brokers take those of the next hour, unless
+they were told otherwise (`message.timestamp.after.max.ms`)."""
 
 
 class SystemClock:
@@ -76,12 +77,7 @@ class SystemClock:
             least = self._said + mono - self._said_at
             # Less than that is how long this thread may have waited between the two readings, or a clock that is
             # brought right little by little.
-            if wall >= least - STEADY_NS:
-                wall = max(wall, self._said)
-            elif wall >= least - LEAD_NS:
-                wall = least
-            else:
-                wall = self._said + (mono - self._said_at) // 2
+            wall = max(wall, self._said) if wall >= least - STEADY_NS else least
             self._said, self._said_at = wall, mono
             return from_micros(wall // 1000)
 
@@ -94,6 +90,11 @@ class SystemClock:
 
     def monotonic_ns(self) -> int:
         return self._monotonic_ns()
+
+
+def stamped(said: int, host_ns: Callable[[], int] = time.time_ns) -> int:
+    """The timestamp of a record that is sent at this time of the probes' clock. Microseconds."""
+    return min(said, host_ns() // 1000 + LEAD)
 
 
 _LINUX_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")

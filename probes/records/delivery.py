@@ -15,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 from confluent_kafka import KafkaError, Producer
 
+from probes.clock import stamped
 from probes.kafka.errors import ClientError, classify, translate
 from probes.records.envelope import queue
 from probes.records.tag import Encoder, Numbers, fold, sequence_number, sequence_numbers
@@ -71,7 +72,7 @@ def hand_over(
     producer: Producer, batch: Batch, encoders: Mapping[Partition, Encoder], *, sent: int, txn: int | None = None
 ) -> None:
     """Give the batch to the client. `sent` is the wall clock in microseconds."""
-    reports = batch.reports
+    reports, sent = batch.reports, stamped(sent)
 
     def report(_: KafkaError | None, message: Any) -> None:
         reports.append(message)

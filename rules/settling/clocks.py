@@ -105,25 +105,23 @@ def set_times(state: State, columns: Columns) -> None:
 
 
 def _note_astray(state: State, columns: Columns, shift: Ints) -> None:
-    """Note by how much the wall clock of each boot was ahead of log time lately: `shift` is log time less wall time.
-    What marks had told before it was set ahead was right."""
+    """Note by how much the wall clock of each boot was ahead of log time lately, one time that it was set after the
+    other: `shift` is log time less wall time. What marks had told before it was set further ahead was right."""
     off = (shift < -STEADY) & (columns.boot >= 0)
-    before, begun = [*state.astray, (0, -1)], [0] * (len(state.astray) + 1)
-    for boot in each(columns.boot[off]):
-        mine = off & (columns.boot == boot)
-        least, at = int(shift[mine].min()), int(columns.completed[mine].max())
-        known, until = state.astray[boot]
-        state.astray[boot] = (min(least, known) if known and at <= until else least, max(until, at + ASTRAY_FOR))
-        begun[boot] = int(columns.completed[mine].min())
-    if any(least for least, _ in state.astray):
-        earlier = columns.completed < np.array(begun, np.int64)[columns.boot]
-        was, now = (_astray_at(known, columns) for known in (before, [*state.astray, (0, -1)]))
-        columns.astray = np.where(earlier, was, now)
-
-
-def _astray_at(known: list[tuple[int, int]], columns: Columns) -> Ints:
-    least, until = np.array(known, np.int64).T[:, columns.boot]
-    return np.where(columns.completed <= until, least, 0)
+    if not off.any() and not any(least for least, _ in state.astray):
+        return
+    columns.astray = np.zeros(len(columns), np.int64)
+    for boot in each(columns.boot[columns.boot >= 0]):
+        mine = indices(columns.boot == boot)
+        mine = mine[columns.completed[mine].argsort(kind="stable")]
+        for part in np.split(mine, indices(np.abs(np.diff(shift[mine])) > STEADY) + 1):
+            at = int(columns.completed[part[-1]])
+            known, until = state.astray[boot]
+            if off[part[0]]:
+                least = int(shift[part].min())
+                known, until = (min(least, known) if at <= until else least), max(until, at + ASTRAY_FOR)
+                state.astray[boot] = known, until
+            columns.astray[part] = np.where(columns.completed[part] <= until, known, 0)
 
 
 def _note_set_back(state: State, columns: Columns, shift: Ints, told: Bools) -> None:

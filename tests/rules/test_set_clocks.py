@@ -78,6 +78,21 @@ def test_a_clock_that_is_set_accuses_nobody(fed: Callable[[History], Store], ste
     assert told <= {"evidence-late"} | stuck, "no violation, and nobody is stuck"
 
 
+@pytest.mark.parametrize("fed", [row_by_row, at_once], ids=["row_by_row", "at_once"])
+def test_who_sends_seldom_is_not_stuck_when_a_clock_that_is_ahead_is_set_further_ahead(
+    fed: Callable[[History], Store],
+) -> None:
+    """What marks had told by the clock before, in the same step, was right."""
+    h = Set((120.0, 3.0), (150.0, 87.0))
+    born(h, "w", "writer-1")
+    h.send("w", 0, 1, at=0)
+    h.assign("r")
+    for _ in range(180):
+        h.row("o", "offsets", log_start=0, log_end=1, last_stable=1)
+        h.second()
+    assert {one.anomaly for one in fed(h).findings} <= {"unseen"}
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("by", [-40.0, -100.0])
 def test_a_host_whose_clock_was_set_back_is_late_for_as_long_and_no_longer(by: float) -> None:

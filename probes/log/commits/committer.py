@@ -35,6 +35,7 @@ from probes.clock import Clock
 from probes.log.commits.append_plan import AppendPlan, Part, load, save
 from probes.log.commits.backlog import backlog, planned
 from probes.log.commits.begun import lives_before
+from probes.log.commits.clock_steps import ClockSteps
 from probes.log.commits.confirmations import Confirmations, Moment, counted
 from probes.log.commits.destination import Destination
 from probes.log.commits.history import History
@@ -152,6 +153,7 @@ class Committer:
         self.folder = folder
         self._history = history
         self._clock = clock
+        self._steps = ClockSteps()
         self._pace = pace or CommitPace()
         self._lock = -1
         self._status = CommitterStatus()
@@ -417,6 +419,7 @@ class Committer:
         # The time is taken before the bytes are read: what it promises of a closed life is in them, or in before. By
         # both clocks at once: readers of the log take what a mark says of the wall clock to log time by this very pair.
         now, mono = max(micros(self._clock.now()), before.now), self._clock.monotonic_ns()
+        self._steps.read(now, mono // 1000)
         # It promises that of every life: of those as well that began while the dead were finished.
         found = known + self._lives.newcomers(parts)
         readers = [one for one in found if one.name not in self._impossible]
@@ -442,7 +445,7 @@ class Committer:
         if not marked:
             return None
         through = journals_read(before, read.unread, now)
-        append = Append(before.version + 1, through, now, self._clock.boot, read.mono)
+        append = Append(before.version + 1, through, now, self._clock.boot, read.mono, self._steps)
         marks = mark_rows(marked, [of_reader(one) for one in vouched], last, counters, append)
         counters |= {place: counters.get(place, 0) + 1 for place in marked}
         index = {place: i for i, place in enumerate(counters)}

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
+from probes.log.commits.clock_steps import ClockSteps
 from probes.log.journals.progress import Life, LifeProgress
 from probes.log.rows import AT, FIELDS, Row
 
@@ -41,27 +42,30 @@ class Vouched(NamedTuple):
     held: bool = False
     """It lives."""
 
-    def mark(self, slices: int, now: int) -> tuple[int, int, int, int | None, bool]:
+    def mark(self, slices: int, append: Append) -> tuple[int, int, int, int | None, bool]:
         """A `Mark` as it is packed. Whoever closed invokes nothing more, and all that it ever did is here."""
         progress = self.progress
+        through = append.steps.as_now(progress.through) if self.life.boot == append.boot else progress.through
         if progress.closed:
-            return self.life.process, slices, now, progress.newest + 1, False
+            return self.life.process, slices, append.now, progress.newest + 1, False
         if progress.lost:
-            return self.life.process, slices, progress.through, progress.over_by, True
+            return self.life.process, slices, through, progress.over_by, True
         if self.broken:
-            return self.life.process, slices, progress.through, None if self.held else now, True
-        return self.life.process, slices, progress.through, None, False
+            return self.life.process, slices, through, None if self.held else append.now, True
+        return self.life.process, slices, through, None, False
 
 
 class Append(NamedTuple):
     """The append that marks are written for: its number is their `op`. Journals were `read` through one moment, and the
-    marks are written `now`, in microseconds, or at `mono` of this boot's monotonic clock."""
+    marks are written `now`, in microseconds, or at `mono` of this boot's monotonic clock, by a clock that was set at
+    these `steps`."""
 
     number: int
     read: int
     now: int
     boot: str
     mono: int
+    steps: ClockSteps
 
 
 def current_places(
@@ -102,7 +106,7 @@ def mark_rows(
     append: Append,
 ) -> dict[str, list[Row]]:
     """Packed mark rows by cluster. `last`: `last_words`. `counters`: mark rows that each place had before."""
-    known = [(one.life.cluster, one.progress, one.mark(0, append.now)) for one in vouched]
+    known = [(one.life.cluster, one.progress, one.mark(0, append)) for one in vouched]
     rows: dict[str, list[Row]] = {}
     for place in places:
         key = (place.topic_id, place.partition)

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -67,6 +67,41 @@ def test_who_goes_on_after_the_hosts_clock_was_set_back_goes_on_with_the_clock_b
     assert told[2] - told[1] == timedelta(seconds=5 if boot == "boot" else 0), (
         "of another boot nobody knows how long ago"
     )
+
+
+class SetClock(StillClock):
+    """Its wall clock is `ahead` of the monotonic one."""
+
+    ahead = timedelta()
+
+    def now(self) -> datetime:
+        return self.time + self.ahead
+
+
+def test_marks_tell_of_what_was_before_the_clock_was_set_ahead_by_the_clock_as_it_is_now(
+    folder: Path, history: Path
+) -> None:
+    """Readers take all times of a mark to log time by the one pair of clocks that its row has."""
+    clock = SetClock()
+    asleep, at_work = Prober.start(folder, 1, clock), Prober.start(folder, 2, clock)
+    with committer(folder, history, clock) as one:
+        one.commit()
+        clock.tick()
+        at_work.invoke(0, 1)
+        asleep.alive()
+        clock.tick()
+        clock.ahead = timedelta(seconds=90)
+        for _ in range(2):
+            one.commit()
+            clock.tick()
+        asleep.alive()
+        one.commit()
+        rows = table_rows(history)
+    ages = []
+    for mark in sorted((r for r in rows if r["f"] == "mark" and r["partition"] == 0), key=lambda r: r["slice"])[1:]:
+        told = {one["process"]: (mark["completed"] - one["through"]).total_seconds() for one in mark["marks"]}
+        ages.append((told[1], told[2]))
+    assert ages == [pytest.approx(one) for one in [(0.1, 0.2), (0.2, 0.3), (0.0, 0.4)]]
 
 
 def test_rows_arrive_with_marks_that_say_how_far(folder: Path, history: Path, clock: StillClock) -> None:
