@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -30,6 +30,18 @@ def patience(config: JobConfig) -> float:
     return config.behind_limit + config.trigger + config.hold
 
 
+def steady(now: Callable[[], datetime]) -> Callable[[], datetime]:
+    """A clock that says what `now` does, and goes on as it was where that is set: by it nothing was silent for as long
+    as the machine's clock was set ahead."""
+    begun, at = now(), time.monotonic()
+    return lambda: begun + timedelta(seconds=time.monotonic() - at)
+
+
+def machine_time() -> datetime:
+    """What the machine's clock says."""
+    return datetime.now(UTC)
+
+
 class LogWatch:
     """One job's. `taken`, `checked_rows` and `batch_ended` are called by the thread that runs batches, `look` and
     `silence` by one that watches the log, `checked` by the one that watches the job; `waiting` by any."""
@@ -40,10 +52,11 @@ class LogWatch:
         newest: NewestVersion,
         clusters: Mapping[str, datetime | None],
         found: pa.Table,
-        clock: Callable[[], datetime],
+        clock: Callable[[], datetime] | None = None,
     ) -> None:
-        """`found`: the findings as they stand, with what an earlier run left open; `clusters`: those that it knew."""
-        self._clock = clock
+        """`found`: the findings as they stand, with what an earlier run left open; `clusters`: those that it knew.
+        `clock`: else the machine's, `steady`."""
+        clock = self._clock = clock or steady(machine_time)
         self._arrivals = Arrivals(config.history_path, newest, clock)
         is_open = found.filter(pc.equal(found["state"], "open"))
         stalled = is_open.filter(pc.equal(is_open["anomaly"], EVIDENCE_STALLED))["cluster"].to_pylist()

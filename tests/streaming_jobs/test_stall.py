@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
 from rules.vocabulary.finding import Finding
 from rules.vocabulary.times import micros
+from streaming_jobs import log_watch
+from streaming_jobs.config import JobConfig
+from streaming_jobs.history.source import NewestVersion
 from streaming_jobs.history.stall import EvidenceWatch
+from streaming_jobs.log_watch import LogWatch
+from streaming_jobs.tables.findings import current_findings
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -128,3 +135,17 @@ def test_a_log_that_has_ended_on_purpose_is_not_waited_for() -> None:
     assert events(seen.tick(at(100), at(25))) == [("b", "opened")]
     assert events(seen.tick(at(500), at(25))) == []
     assert events(seen.rows({"b": at(501)}, at(501), at(501))) == [("b", "closed")]
+
+
+def test_a_machine_whose_clock_is_set_ahead_takes_the_log_for_silent_no_sooner(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = JobConfig(root=tmp_path)
+    told, passed = START, 0.0
+    monkeypatch.setattr(log_watch, "machine_time", lambda: told)
+    monkeypatch.setattr(time, "monotonic", lambda: passed)
+    seen = LogWatch(config, NewestVersion(config.history_path), {}, current_findings(config.tables_path))
+    told = at(3600)
+    assert seen.silence() == []
+    passed = config.liveness.total_seconds()
+    assert events(list(seen.silence())) == [("", "opened")], "it is as silent as it is"
