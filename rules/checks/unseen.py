@@ -173,13 +173,14 @@ def judge(out: Outstanding, passage: Passage) -> None:
         since=due,
         evidence={"values": state.unseen, "first": _some(take(out, overdue)), "age_s": round((at - oldest) / 1e6, 3)},
     )
+    passed = int(out.length[past].sum())
     report.condition(
         "suspected",
-        f"{int(out.length[past].sum())} acknowledged values were passed by every reader and polled by none"
-        if past.any()
+        f"{passed} acknowledged values were passed by every reader that goes on, and polled by none"
+        if passed
         else None,
         at=told,
-        evidence={"values": int(out.length[past].sum()), "first": _some(take(out, past))},
+        evidence={"values": passed, "first": _some(take(out, past))},
     )
 
 
@@ -210,7 +211,8 @@ def _above(out: Outstanding, state: State) -> Bools:
 
 
 def _past(out: Outstanding, state: State) -> Bools:
-    """Which of these every reader has gone past."""
+    """Which of these every reader has gone past that goes on: one that stands still for the liveness objective does not
+    hold it up."""
     reached = (out.offset + out.length <= state.reached) & ~_given_again(out, state)
     return (out.offset >= 0) & (reached | (out.due >= 0))
 

@@ -242,7 +242,7 @@ def test_what_is_suspected_and_unseen_until_it_is_lost() -> None:
         Told(
             "suspected",
             (),
-            "5 acknowledged values were passed by every reader and polled by none",
+            "5 acknowledged values were passed by every reader that goes on, and polled by none",
             {"values": 5, "first": first},
             12.0,
             event="opened",
