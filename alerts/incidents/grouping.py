@@ -24,6 +24,8 @@ What is grouped:
   later than what it explains, this is folded under it then. Nobody is told of such a condition for `SHORTLY` (`due`):
   an incident of which nothing is left by then has never been one, and one of which somebody may have been told ends as
   a part of the other (`became`).
+- What nobody has polled (`unseen`) in a place where a reader may not read is folded under what says so, whichever is
+  told first.
 - What follows from logs that were cut is folded under the `log-truncation` of its cluster
   (`alerts.incidents.cut_logs`), also what was found just before it. Of a sign that this may explain nobody is told for
   `SOON`. How what such a log's offsets held before differs from what they hold now is counted there without
@@ -74,7 +76,9 @@ from alerts.incidents.keys import (
     OF_GROUPS,
     REFLECTED,
     SIGNS_IN_A_LOG,
+    UNSEEN,
     Key,
+    is_barred,
     keys_of,
     place_of,
 )
@@ -115,6 +119,8 @@ class Incidents:
         """Open, and explained by nothing so far; by the finding's id."""
         self._outages: dict[tuple[str, str], Outage] = {}
         """By cluster, and what it is called."""
+        self._barred: dict[Key, str] = {}
+        """By place, the finding that says that a reader may not read there."""
         self._cuts = Cuts()
         self._remade = RemadeTopics()
         self._missing: dict[Key, dict[str, tuple[int, datetime | None]]] = {}
@@ -314,6 +320,8 @@ class Incidents:
         for waiting in [one for one in self._waiting if one.id == event.id]:
             self._waiting.remove(waiting)
         self._alone.pop(event.id, None)
+        if self._barred.get(place_of(event)) == event.id:
+            del self._barred[place_of(event)]
         outage = self._outages.get((event.cluster, event.anomaly))
         if outage is not None and outage.finding == event.id:
             outage.until = event.at
@@ -357,7 +365,13 @@ class Incidents:
             if outage.explains(event) and not self._stands(event) and self._cause(explained) is not None:
                 self._add(explained)
                 return
-        self._add(event)
+        barred = self._barred.get(place_of(event)) if event.anomaly == UNSEEN and not self._stands(event) else None
+        explained = replace(event, implied_by=barred)
+        self._add(explained if barred is not None and self._cause(explained) is not None else event)
+        if is_barred(event):
+            self._barred[place_of(event)] = event.id
+            unseen = (one for one in self._alone.values() if one.anomaly == UNSEEN)
+            self._take_in([one for one in unseen if place_of(one) == place_of(event)], event)
         if len(self._alone) < WAITING:
             self._alone[event.id] = event
 
@@ -370,13 +384,19 @@ class Incidents:
         """A cluster answers nobody, or accepts nothing: what was told alone, and waits on it, is folded under that."""
         outage = Outage.told(away)
         self._outages[away.cluster, away.anomaly] = outage
-        number = self._by_key["finding", away.id]
-        for event in [one for one in self._alone.values() if one.cluster == away.cluster and outage.explains(one)]:
+        self._take_in(
+            [one for one in self._alone.values() if one.cluster == away.cluster and outage.explains(one)], away
+        )
+
+    def _take_in(self, explained: Iterable[FindingEvent], cause: FindingEvent) -> None:
+        """These were told alone, and are folded under what explains them."""
+        number = self._by_key["finding", cause.id]
+        for event in explained:
             del self._alone[event.id]
             alone = self._by_key.get(("finding", event.id))
-            self._add(replace(event, implied_by=away.id))
+            self._add(replace(event, implied_by=cause.id))
             if alone is not None and alone != number and alone in self._groups:
-                self._end_as_part(alone, self._groups[number], away)
+                self._end_as_part(alone, self._groups[number], cause)
 
     def _end_as_part(self, number: int, cause: Group, away: FindingEvent) -> None:
         """An incident of which nothing is left: no other finding joins it any more."""

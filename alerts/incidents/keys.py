@@ -79,12 +79,18 @@ _ACCESS: Final = LOGIN_REFUSED | {
     "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
 }
 """One right that was taken away is one fact, whoever is refused for want of it and whatever that is called."""
+UNSEEN: Final = "unseen"
 _NAMES: Final = ("writer", "host", "process", "group", "transactional_id", "run")
 
 
 def is_of_the_cluster(event: FindingEvent) -> bool:
     """Is it about no topic of its own?"""
     return event.anomaly in OF_THE_CLUSTER or (event.anomaly == _ZERO and "group" in event.evidence)
+
+
+def is_barred(event: FindingEvent) -> bool:
+    """Does it say that a reader may not read in its place?"""
+    return event.anomaly == "stuck-consumer" and event.evidence.get("error") in _ACCESS
 
 
 def place_of(event: FindingEvent) -> Key:

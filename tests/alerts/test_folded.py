@@ -158,3 +158,36 @@ def test_what_is_found_of_an_incident_that_is_over_is_counted_there() -> None:
     assert [one.anomaly for one in standing(copy, waits, now=3100)] == ["duplicate", "stuck-consumer"]
     mild = replace(copy, severity="warning")
     assert [one.anomaly for one in standing(mild, order, now=3100)] == ["duplicate", "nonmonotonic-poll"]
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (1, 0, 2, 3), (2, 3, 0, 1), (1, 2, 3, 0)])
+def test_what_nobody_polls_where_readers_may_not_read_is_folded_under_that(order: tuple[int, ...]) -> None:
+    """Told sooner, as it waits for less: each of the topics would be a page beside the one that names the right."""
+    denied = {"error": "TOPIC_AUTHORIZATION_FAILED", "process": 7}
+    events = [
+        told("unseen", (), at=10, event_="opened", topic="orders"),
+        told("unseen", (), at=11, event_="opened", topic="payments"),
+        told("stuck-consumer", 1, at=30, event_="opened", topic="orders", evidence=denied),
+        told("stuck-consumer", 1, at=31, event_="opened", topic="payments", evidence=denied),
+    ]
+    counted = [replace(events[n], counted=NOON + 32 * S + i * 0.1 * S) for i, n in enumerate(order)]
+    (one,) = standing(*counted)
+    assert (one.anomaly, one.findings, one.folded, one.standing) == ("stuck-consumer", 4, {"unseen": 2}, 4)
+    (one,) = standing(*counted, *(replace(e, event="closed", at=NOON + 90 * S, counted=NOON + 91 * S) for e in counted))
+    assert not one.open
+
+
+def test_nor_is_what_nobody_polls_elsewhere_or_once_they_may_or_for_another_reason() -> None:
+    denied = {"error": "TOPIC_AUTHORIZATION_FAILED", "process": 7}
+    barred = told("stuck-consumer", 1, at=30, event_="opened", topic="orders", evidence=denied)
+    over = replace(barred, event="closed", at=NOON + 60 * S, counted=NOON + 61 * S)
+    elsewhere = told("unseen", (), at=40, event_="opened", topic="payments")
+    later = told("unseen", (), at=80, event_="opened", topic="orders")
+    assert [one.anomaly for one in standing(barred, elsewhere)] == ["stuck-consumer", "unseen"]
+    assert [one.anomaly for one in standing(barred, over, later)] == ["stuck-consumer", "unseen"]
+    slow = replace(barred, evidence={"process": 7})
+    assert [one.anomaly for one in standing(slow, replace(later, at=NOON + 40 * S))] == ["stuck-consumer", "unseen"]
+    told_alone = told("unseen", (), at=10, event_="opened", topic="orders")
+    second, first = standing(told_alone, replace(barred, counted=NOON + 60 * S))
+    assert (first.anomaly, first.became.anomaly if first.became else None) == ("unseen", "stuck-consumer")
+    assert (second.anomaly, second.folded) == ("stuck-consumer", {"unseen": 1})
