@@ -92,7 +92,6 @@ HOLD: Final = timedelta(minutes=15)
 AGAIN: Final = timedelta(minutes=5)
 CAUSE_WITHIN: Final = timedelta(seconds=60)
 KEPT: Final = timedelta(hours=24)
-SET_BACK: Final = timedelta(minutes=2)
 LINKS: Final = 2_000
 WAITING: Final = 10_000
 
@@ -134,9 +133,7 @@ class Incidents:
     def take(self, events: Iterable[FindingEvent]) -> None:
         """Take the events of one or several batches in, in the order of their counting."""
         for event in sorted(events, key=_order):
-            # What is counted much earlier than something before it was, is so by a clock that was set back.
-            if not self._newest - SET_BACK <= event.counted <= self._newest:
-                self._newest = event.counted
+            self._newest = max(self._newest, event.counted)
             self._promote(event.counted)
             if not judged(event):
                 if event.anomaly == REMADE:

@@ -171,18 +171,6 @@ def test_what_a_foreign_writer_leaves_in_several_topics_at_once_is_one_incident(
     assert [one.findings for one in standing(*written, twice, elsewhere, later)] == [4, 1, 1, 1]
 
 
-def test_what_is_found_after_the_machines_clock_was_set_back_is_open_by_that_clock() -> None:
-    """It had been an hour ahead; else nobody would be told before it was over. A clock that is a little behind that of
-    the machine where they were counted makes nothing begin in time to come."""
-    known = Incidents(hold=timedelta(minutes=15))
-    known.take([told("duplicate", 1, counted=3_600)])
-    known.take([told("lost-write", 2, at=30, counted=31)])
-    assert {one.anomaly: one.open for one in known.at(NOON + 32 * S)}["lost-write"]
-    behind = Incidents(hold=60 * S)
-    behind.take([told("lost-write", 1, counted=100), told("duplicate", 2, topic="payments", counted=10)])
-    assert [(one.anomaly, one.open) for one in behind.at(NOON + 20 * S)] == [("duplicate", False), ("lost-write", True)]
-
-
 @pytest.mark.parametrize(("later", "partition", "incidents"), [(5, 3, 1), (120, 3, 2), (5, 4, 2)])
 def test_what_tells_of_one_logs_order_within_a_minute_is_one_incident(
     later: float, partition: int, incidents: int
