@@ -16,7 +16,6 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, Final
 
 import pyarrow.compute as pc
@@ -46,7 +45,7 @@ from streaming_jobs.history.handover import handover
 from streaming_jobs.history.layout import make_ready
 from streaming_jobs.history.source import NewestVersion, await_history, stream
 from streaming_jobs.location import is_at_s3, spark_url
-from streaming_jobs.log_watch import LogWatch, machine_time
+from streaming_jobs.log_watch import Clocks, LogWatch, machine_time, steady
 from streaming_jobs.query import await_commit, ended_by, has_read_all, is_active, told_since
 from streaming_jobs.rebuild.rebuild import Rebuild, RebuildStopped, reason_to_rebuild
 from streaming_jobs.session import SessionSettings, planners
@@ -105,8 +104,8 @@ def session_settings(config: JobConfig, jars: Sequence[object], **more: object) 
 class IntegrityJob:
     """One run of the job over one checkpoint. `start` or `run_available_now` once, then `stop`.
 
-    `check` is the checks' entry point, replaced only where the job itself is tested, and so is `clock`, which is else
-    the machine's. `unwritten`: what the job before this one told and could not write."""
+    `check` is the checks' entry point, replaced only where the job itself is tested. `unwritten`: what the job before
+    this one told and could not write."""
 
     def __init__(
         self,
@@ -115,14 +114,15 @@ class IntegrityJob:
         listeners: Listeners | None = None,
         *,
         check: Check | None = None,
-        clock: Callable[[], datetime] | None = None,
+        clocks: Clocks | None = None,
         unwritten: Sequence[Unwritten] = (),
     ) -> None:
         self._config = config
         self._spark = spark
         self._listeners = listeners or Listeners()
         self._check = check
-        self._own_clock, self._clock = clock, clock or machine_time
+        self._clocks = clocks or Clocks(machine_time, steady(machine_time))
+        self._clock = self._clocks.counted
         self._query: StreamingQuery | None = None
         self._sink: Sink | None = None
         self._unwritten = list(unwritten)
@@ -388,7 +388,7 @@ class IntegrityJob:
                 self._rechecks = Rechecks(config.history_path, config.tables_path, sink.report, clock=self._clock)
                 self._lookups = Lookups(config.history_path, config.tables_path, sink.report, clock=self._clock)
                 found = current_findings(config.tables_path, [one.rows for one in self._unwritten])
-                self._log_watch = LogWatch(config, self._newest, sink.clusters, found, self._own_clock)
+                self._log_watch = LogWatch(config, self._newest, sink.clusters, found, self._clocks.silence)
                 self._sink = sink
                 sink.report(gap("closed", open_gaps(found), self._clock()))
             return self._sink
@@ -526,7 +526,7 @@ class IntegrityJob:
     def _keep_up(self) -> None:
         upkeep = Upkeep(self._config)
         while not self._ended.wait(self._config.upkeep.every):
-            for line in upkeep.run(self._clock(), self._ended.is_set):
+            for line in upkeep.run(machine_time(), self._ended.is_set):
                 log.info("%s", line)
                 self._give_up_if_told(line)
 

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -42,6 +43,14 @@ def machine_time() -> datetime:
     return datetime.now(UTC)
 
 
+class Clocks(NamedTuple):
+    """A job's. `counted`: the machine's time, by which findings are recorded; best one that never goes back. `silence`:
+    one that nobody sets, by which it is known how long no row has come."""
+
+    counted: Callable[[], datetime]
+    silence: Callable[[], datetime]
+
+
 class LogWatch:
     """One job's. `taken`, `checked_rows` and `batch_ended` are called by the thread that runs batches, `look` and
     `silence` by one that watches the log, `checked` by the one that watches the job; `waiting` by any."""
@@ -52,11 +61,10 @@ class LogWatch:
         newest: NewestVersion,
         clusters: Mapping[str, datetime | None],
         found: pa.Table,
-        clock: Callable[[], datetime] | None = None,
+        clock: Callable[[], datetime],
     ) -> None:
-        """`found`: the findings as they stand, with what an earlier run left open; `clusters`: those that it knew.
-        `clock`: else the machine's, `steady`."""
-        clock = self._clock = clock or steady(machine_time)
+        """`found`: the findings as they stand, with what an earlier run left open; `clusters`: those that it knew."""
+        self._clock = clock
         self._arrivals = Arrivals(config.history_path, newest, clock)
         is_open = found.filter(pc.equal(found["state"], "open"))
         stalled = is_open.filter(pc.equal(is_open["anomaly"], EVIDENCE_STALLED))["cluster"].to_pylist()

@@ -94,7 +94,7 @@ class Courier:
 
     def attempt(self) -> float:
         """Tell what is due; returns the seconds until the next attempt."""
-        now = self._clock()
+        now = max(self._clock(), self._memory.newest)  # by which it is known what was told last
         try:
             incidents = self._standing(now)
             ours = self._select(incidents)

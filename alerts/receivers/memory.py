@@ -116,6 +116,12 @@ class Memory:
         return self._told.get(occurrence, ToldTimes())
 
     @property
+    def newest(self) -> datetime:
+        """When the receiver was told anything last, by the clock of whoever told it."""
+        times = (at for told in self._told.values() for at in (told.open, told.over, told.sized) if at is not None)
+        return max(times, default=self.began)
+
+    @property
     def open(self) -> list[str]:
         """The occurrences that the receiver was told to be open, and not to be over."""
         return [one for one, told in self._told.items() if told.last == "open"]

@@ -77,9 +77,12 @@ class Checks:
     """One run of the checks over one checkpoint, through all its failures. `start` once, `wait` again and again by one
     thread, `stop` at the end."""
 
-    def __init__(self, config: Config, told: CheckingListeners) -> None:
+    def __init__(
+        self, config: Config, told: CheckingListeners, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+    ) -> None:
         self._config = config
         self._told = told
+        self._clock = clock
         self._note = StallNote()
         self._left: tuple[datetime, Finding] | None = None
         self._stopping = threading.Event()
@@ -279,7 +282,7 @@ class Checks:
                 if self._left is not None:
                     (self._since, self._opened), self._left = self._left, None
                 else:
-                    now = datetime.now(UTC)
+                    now = self._clock()
                     waited = 0.0 if self._job is None else self._job.busy_for()
                     self._since = now - timedelta(seconds=waited)
                     self._opened = stalled("opened", now, self._since, why)
@@ -313,7 +316,7 @@ class Checks:
                 self._left = None
         if opened is None or since is None or self._job is None:
             return
-        now = datetime.now(UTC)
+        now = self._clock()
         self._told.say(f"the checks go on, after {(now - since).total_seconds():.0f} s")
         self._job.record([opened, stalled("closed", now, since)])
         self._note.clear()
@@ -350,6 +353,7 @@ class Checks:
 
     def _start_job(self, session: SparkSession) -> None:
         from streaming_jobs.integrity_job import IntegrityJob, Listeners
+        from streaming_jobs.log_watch import Clocks, machine_time, steady
 
         job = self._config.job
         listeners = Listeners(
@@ -357,7 +361,9 @@ class Checks:
             on_progress=[self._on_done, *self._told.on_progress],
             on_rebuild=[self._told.say],
         )
-        self._job = IntegrityJob(job, session, listeners, unwritten=self._unwritten)
+        self._job = IntegrityJob(
+            job, session, listeners, clocks=Clocks(self._clock, steady(machine_time)), unwritten=self._unwritten
+        )
         if self._stopping.is_set():
             return
         if self._first_time:
@@ -382,9 +388,9 @@ class Checks:
             reason = unavailable(session)
             if reason is None:
                 divided = components(session, self._config.data / "spark" / "graphframes")
-                return CycleJob(job, listeners, components=divided, engine="graphframes")
+                return CycleJob(job, listeners, components=divided, engine="graphframes", clock=self._clock)
             self._told.say(f"cycles are searched in memory: {reason}")
-        return CycleJob(job, listeners)
+        return CycleJob(job, listeners, clock=self._clock)
 
 
 def _is_there(session: SparkSession) -> bool:

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO
@@ -42,6 +42,7 @@ from monitor.process.checking import CheckingListeners, Checks
 from monitor.process.claiming import Claim
 from monitor.process.intake import begin_intake
 from monitor.process.keeping import InTheStore
+from monitor.process.machine_clock import MachineClock
 from monitor.process.memory import giving_back
 from monitor.process.page import serve
 from monitor.process.probing import Probes, cluster_of, register_probes
@@ -106,7 +107,8 @@ class Watch:
         self._checks: Checks | None = None
         self._telling = threading.Lock()  # the jobs have threads of their own; channels and metrics are told by one
         self._dispatcher: Dispatcher | None = None
-        self._began = datetime.now(UTC)
+        self._clock = MachineClock()
+        self._began = self._clock()
         self._checked = False
         self._rejected: set[str] = set()
         self._lost: str | None = None
@@ -139,6 +141,7 @@ class Watch:
             keeping,
             self.metrics.channel_failed,
             also=[Terminal(log)] if people else [],
+            clock=self._clock,
             names=self._names,
         )
         board = Board(paging.standing, paging.places, self._not_ready, silences=paging.silences, names=self._names)
@@ -151,7 +154,9 @@ class Watch:
             claim.asked_until_there(partial(read_table, tables, name)) for name in ("findings", "partition_state")
         )
         begin(self.metrics, recorded, states)
-        paging.begin(recorded_events(of_recent_incidents(recorded, datetime.now(UTC)).to_pylist()))
+        if recorded.num_rows:
+            self._clock.not_before(pc.max(recorded["recorded"]).as_py())
+        paging.begin(recorded_events(of_recent_incidents(recorded, self._clock()).to_pylist()))
         board.begin(recorded, states)
         self._board = board
         paging.start()
@@ -168,7 +173,7 @@ class Watch:
         if not self._stopping.is_set():
             if self._preparing is not None:
                 self._preparing.join()
-            self._checks = self._checks or Checks(self._config, self._told())
+            self._checks = self._checks or Checks(self._config, self._told(), self._clock)
             self._checks.take_over(StallNote(keeping.kept(KEPT_AS)), recorded)
             self._checks.start()
 
@@ -194,7 +199,7 @@ class Watch:
 
     def _prepare(self) -> None:
         """Start Spark while another monitor is at work, so that taking over takes less."""
-        self._checks = checks = Checks(self._config, self._told())
+        self._checks = checks = Checks(self._config, self._told(), self._clock)
         self._preparing = threading.Thread(target=checks.prepare, name="prepare", daemon=True)
         self._preparing.start()
 
@@ -252,7 +257,7 @@ class Watch:
         if self._stopping.is_set():
             return "stopping"
         if self._checks is None or not self._checked:
-            return f"starting: blind since {clock(self._began, datetime.now(UTC), seconds=True)} UTC"
+            return f"starting: blind since {clock(self._began, self._clock(), seconds=True)} UTC"
         if self._checks.rebuilding:
             return "the checks' state is being rebuilt"
         return "the checks have stopped, and begin again" if self._checks.stalled else None
@@ -270,7 +275,7 @@ class Watch:
         """A condition of the checks themselves, which the findings table does not hold yet."""
         with self._telling:
             assert self._dispatcher is not None
-            now = datetime.now(UTC)
+            now = self._clock()
             rows = findings_table([(finding, severity(finding.anomaly, finding.context))]).to_pylist()
             self._dispatcher.dispatch(events(rows, now, self._config.job.objectives.grace))
 

@@ -427,6 +427,24 @@ def test_what_is_due_comes_from_the_state_when_a_receiver_is_back() -> None:
     assert recorder.told == [["a", "b"]]
 
 
+def test_what_was_told_by_a_clock_that_was_set_back_since_is_told_once() -> None:
+    """As after a restart: what was told last is known by when it was told."""
+    posted: list[str] = []
+    hook = Webhook(
+        "http://hook", WebhookConfig(), Links(), send=lambda url, body, headers: posted.append(body.decode())
+    )
+    standing, clock = [incident("a")], Clock()
+    kept = Elsewhere()
+    for at, shown in ((90.0, incident("a")), (1.0, incident("a", ended=0.5)), (2.0, incident("a", ended=0.5))):
+        clock.at(at)
+        standing[:] = [shown]
+        memory = Memory(kept, NOON - timedelta(hours=1))
+        courier = Courier(hook, lambda now: standing, memory, clock=clock, failed=lambda name: None)
+        for _ in range(20):
+            courier.attempt()
+    assert [json.loads(body)["state"] for body in posted] == ["open", "over"]
+
+
 def test_a_stop_tells_what_is_due_and_does_not_wait_for_the_dead() -> None:
     recorder = Recorder()
     courier = Courier(recorder, lambda now: [incident("a")], Memory(None, NOON), clock=Clock(), failed=lambda n: None)

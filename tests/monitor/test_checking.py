@@ -50,7 +50,9 @@ class Job:
     starts: ClassVar[Exception | None] = None
     serves: ClassVar[bool] = True
 
-    def __init__(self, config: object, spark: object, listeners: Any, unwritten: Sequence[object]) -> None:
+    def __init__(
+        self, config: object, spark: object, listeners: Any, clocks: object, unwritten: Sequence[object]
+    ) -> None:
         self._listeners = listeners
         self.unwritten = [*unwritten, f"told by life {self.lives + 1}"]
         type(self).lives += 1
@@ -325,9 +327,11 @@ def test_what_one_job_told_and_could_not_write_is_left_to_the_next(
     given: list[Sequence[object]] = []
     begins = job.__init__
 
-    def init(self: Job, config: object, spark: object, listeners: Any, unwritten: Sequence[object]) -> None:
+    def init(
+        self: Job, config: object, spark: object, listeners: Any, clocks: object, unwritten: Sequence[object]
+    ) -> None:
         given.append(unwritten)
-        begins(self, config, spark, listeners, unwritten)
+        begins(self, config, spark, listeners, clocks, unwritten)
 
     monkeypatch.setattr(job, "__init__", init)
     checks = Checks(config(tmp_path), told_to([], []))

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from streaming_jobs.config import JobConfig
 from streaming_jobs.errors import WorkerLate
 from streaming_jobs.integrity_job import IntegrityJob, Listeners
+from streaming_jobs.log_watch import Clocks
 from streaming_jobs.verdicts.checks import Check
 
 log = logging.getLogger(__name__)
@@ -29,7 +30,7 @@ def check_all(
     """Another job is begun where Spark gave up a Python worker that needed ten seconds to start."""
     for left in reversed(range(TRIES)):
         try:
-            IntegrityJob(config, spark, listeners, check=check, clock=clock).run_available_now()
+            IntegrityJob(config, spark, listeners, check=check, clocks=Clocks(clock, clock)).run_available_now()
             return
         except WorkerLate as late:
             if not left:

@@ -26,7 +26,7 @@ from streaming_jobs import integrity_job
 from streaming_jobs.config import JobConfig
 from streaming_jobs.errors import HistoryMissing, JobError, StateFormat, TableError
 from streaming_jobs.integrity_job import Batch, BatchProgress, IntegrityJob, Listeners
-from streaming_jobs.log_watch import patience
+from streaming_jobs.log_watch import Clocks, patience
 from streaming_jobs.tables.delta_tables import read_table
 from streaming_jobs.tables.findings import current_findings
 from tests.known import a_folder
@@ -239,7 +239,7 @@ def test_a_silent_probe_log_opens_evidence_stalled_and_a_row_closes_it(spark: Sp
     def clock() -> datetime:
         return datetime.now(UTC) + late
 
-    job = IntegrityJob(config, spark, told.listeners, clock=clock)
+    job = IntegrityJob(config, spark, told.listeners, clocks=Clocks(clock, clock))
     job.start()
     until(lambda: any(b.number == 0 for b in told.batches))
     late = timedelta(seconds=31)
@@ -401,9 +401,13 @@ def test_rows_that_wait_for_a_late_batch_are_no_silence_of_the_log(
     commit(config.history_path, parts[0])
     told = Told()
     late = timedelta()
+
+    def later() -> datetime:
+        return datetime.now(UTC) + late
+
     # The next batch after the first begins in an hour: as on a machine that has no time for it.
     rare = config.model_copy(update={"trigger": 3600.0, "hold": 0.0})
-    job = IntegrityJob(rare, spark, told.listeners, clock=lambda: datetime.now(UTC) + late)
+    job = IntegrityJob(rare, spark, told.listeners, clocks=Clocks(later, later))
     job.start()
     until(lambda: len(told.batches) == 1)
     until(lambda: bool(told.progress), doing=job._tell_progress)

@@ -144,7 +144,8 @@ def test_a_machine_whose_clock_is_set_ahead_takes_the_log_for_silent_no_sooner(
     told, passed = START, 0.0
     monkeypatch.setattr(log_watch, "machine_time", lambda: told)
     monkeypatch.setattr(time, "monotonic", lambda: passed)
-    seen = LogWatch(config, NewestVersion(config.history_path), {}, current_findings(config.tables_path))
+    found = current_findings(config.tables_path)
+    seen = LogWatch(config, NewestVersion(config.history_path), {}, found, log_watch.steady(log_watch.machine_time))
     told = at(3600)
     assert seen.silence() == []
     passed = config.liveness.total_seconds()
