@@ -1,8 +1,8 @@
 """The machine's time, by which findings are counted, and people told: it never goes back.
 
 What is in which order, and what has been told last, is known by it. Where the machine's clock is set back, by a
-correction of a minute or of hours, this one goes on as if nothing had happened until that has caught up; where it is
-set ahead, this one is too. A monitor that begins goes on from what is counted already.
+correction of a minute or of hours, this one goes at half its speed until that has caught up; where it is set ahead,
+this one is too. A monitor that begins goes on from what is counted already.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ class MachineClock:
         """Now, UTC; never less than it said before."""
         with self._lock:
             wall, at = self._wall(), self._monotonic()
-            least = self._said + timedelta(seconds=at - self._said_at)
-            self._said = max(wall, self._said) if wall >= least - STEADY else least
+            passed = timedelta(seconds=at - self._said_at)
+            behind = wall < self._said + passed - STEADY
+            self._said = max(wall, self._said + passed / 2 if behind else self._said)
             self._said_at = at
             return self._said
 
