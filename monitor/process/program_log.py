@@ -63,6 +63,7 @@ def configure(
     _of_the_root[:] = handlers if debug else handlers[1:] or [logging.NullHandler()]
     for handler in _of_the_root:
         root.addHandler(handler)
+    logging.captureWarnings(True)  # Python would print them, with lines of source, as of a client that closes late
     for handler in handlers:
         handler.addFilter(_Once())
     for name in OURS:

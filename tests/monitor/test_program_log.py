@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import warnings
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,16 @@ def test_what_all_say_of_a_full_disk_is_told_once(capsys: pytest.CaptureFixture[
     told = capsys.readouterr().err
     assert told.count("no space left") == 1 and told.count("another trouble") == 3
     assert (tmp_path / "program.log").read_text().count("no space left") == 1
+
+
+def test_pythons_own_warnings_are_in_the_file_alone(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        configure(file=tmp_path / "program.log")
+        warnings.warn("Producer abort_transaction failed during close", RuntimeWarning, stacklevel=1)
+    logging.captureWarnings(False)
+    assert capsys.readouterr().err == ""
+    assert "RuntimeWarning: Producer abort_transaction failed" in (tmp_path / "program.log").read_text()
 
 
 def test_it_is_told_again_later(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
