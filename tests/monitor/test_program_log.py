@@ -27,6 +27,7 @@ def test_what_all_say_of_a_full_disk_is_told_once(capsys: pytest.CaptureFixture[
 def test_pythons_own_warnings_are_in_the_file_alone(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("always")
+        logging.captureWarnings(False)  # as in a process of its own
         configure(file=tmp_path / "program.log")
         warnings.warn("Producer abort_transaction failed during close", RuntimeWarning, stacklevel=1)
     logging.captureWarnings(False)
