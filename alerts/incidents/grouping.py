@@ -366,8 +366,7 @@ class Incidents:
                 self._add(explained)
                 return
         barred = self._barred.get(place_of(event)) if event.anomaly == UNSEEN and not self._stands(event) else None
-        explained = replace(event, implied_by=barred)
-        self._add(explained if barred is not None and self._cause(explained) is not None else event)
+        self._add(replace(event, implied_by=barred))
         if is_barred(event):
             self._barred[place_of(event)] = event.id
             unseen = (one for one in self._alone.values() if one.anomaly == UNSEEN)

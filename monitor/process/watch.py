@@ -154,9 +154,8 @@ class Watch:
             claim.asked_until_there(partial(read_table, tables, name)) for name in ("findings", "partition_state")
         )
         begin(self.metrics, recorded, states)
-        if recorded.num_rows:
-            self._clock.not_before(pc.max(recorded["recorded"]).as_py())
-        paging.begin(recorded_events(of_recent_incidents(recorded, self._clock()).to_pylist()))
+        now = later_than(recorded, self._clock)
+        paging.begin(recorded_events(of_recent_incidents(recorded, now).to_pylist()))
         board.begin(recorded, states)
         self._board = board
         paging.start()
@@ -334,6 +333,13 @@ class Watch:
             raise ConfigError(f"{self._config.named('alerts.log')}: {where}: {error.strerror}") from error
         self._ending.callback(stream.close)
         return stream
+
+
+def later_than(recorded: pa.Table, clock: MachineClock) -> datetime:
+    """What the clock says, which goes on from when findings were recorded last: the machine's may have been set."""
+    if recorded.num_rows:
+        clock.not_before(pc.max(recorded["recorded"]).as_py())
+    return clock()
 
 
 def begin(metrics: Metrics, recorded: pa.Table, states: pa.Table) -> None:

@@ -15,7 +15,8 @@ from alerts.event import events as finding_events
 from alerts.incidents.judged import kind_of
 from alerts.metrics import Metrics
 from monitor.config.config import Config
-from monitor.process.watch import Watch, begin, of_recent_incidents, recorded_identities
+from monitor.process.machine_clock import MachineClock
+from monitor.process.watch import Watch, begin, later_than, of_recent_incidents, recorded_identities
 from rules.vocabulary.finding import Event
 from tests.monitor.commands import offsetwatch
 from tests.monitor.rows import NOON, events, finding
@@ -131,6 +132,15 @@ def test_a_monitor_that_has_checked_nothing_yet_says_since_when_it_is_blind() ->
     told = re.fullmatch(r"starting: blind since (?:\d\d-\d\d )?(\d\d:\d\d:\d\d) UTC", watch._not_ready() or "")
     assert told is not None
     assert told[1] in {f"{at:%H:%M:%S}" for at in (before, datetime.now(UTC))}
+
+
+def test_what_a_monitor_counts_comes_after_what_the_one_before_it_had_counted() -> None:
+    """The machine's clock was set back in between: an end would be recorded before its beginning."""
+    found = events(finding("duplicate", (7, 9)))
+    last = found["recorded"].to_pylist()[0]
+    clock = MachineClock(lambda: last - timedelta(seconds=90), lambda: 0.0)
+    assert later_than(found, clock) == last
+    assert later_than(found.slice(0, 0), MachineClock(lambda: NOON, lambda: 0.0)) == NOON
 
 
 def test_what_is_open_or_ended_lately_is_known_again_after_a_restart() -> None:
