@@ -24,8 +24,8 @@ What is grouped:
   later than what it explains, this is folded under it then. Nobody is told of such a condition for `SHORTLY` (`due`):
   an incident of which nothing is left by then has never been one, and one of which somebody may have been told ends as
   a part of the other (`became`).
-- What nobody has polled (`unseen`) in a place where a reader may not read is folded under what says so, whichever is
-  told first.
+- What nobody has polled (`unseen`) in a place where a reader may not read, and who is stuck in a topic where somebody
+  is refused for want of a right, is folded under what says so, whichever is told first.
 - What follows from logs that were cut is folded under the `log-truncation` of its cluster
   (`alerts.incidents.cut_logs`), also what was found just before it. Of a sign that this may explain nobody is told for
   `SOON`. How what such a log's offsets held before differs from what they hold now is counted there without
@@ -76,13 +76,13 @@ from alerts.incidents.keys import (
     OF_GROUPS,
     REFLECTED,
     SIGNS_IN_A_LOG,
-    UNSEEN,
     Key,
-    is_barred,
+    is_refused,
     keys_of,
     place_of,
 )
 from alerts.incidents.outage import SHORTLY, Outage, tellable_from
+from alerts.incidents.refusals import Refusals, explains
 from alerts.incidents.remade_topics import REMADE, RemadeTopics
 from rules.vocabulary.conditions import EXPLAIN_WHAT_WAITS, THROTTLED, UNREACHABLE, WAIT_ON_THE_CLUSTER
 from rules.vocabulary.policy import SEVERITIES
@@ -119,8 +119,7 @@ class Incidents:
         """Open, and explained by nothing so far; by the finding's id."""
         self._outages: dict[tuple[str, str], Outage] = {}
         """By cluster, and what it is called."""
-        self._barred: dict[Key, str] = {}
-        """By place, the finding that says that a reader may not read there."""
+        self._refusals = Refusals()
         self._cuts = Cuts()
         self._remade = RemadeTopics()
         self._missing: dict[Key, dict[str, tuple[int, datetime | None]]] = {}
@@ -155,6 +154,9 @@ class Incidents:
                 self._follow(event.id)
                 if event.anomaly in EXPLAIN_WHAT_WAITS:
                     self._explain(event)
+            if event.event == "opened" and is_refused(event) and ("finding", event.id) in self._by_key:
+                self._refusals.note(event)
+                self._take_in([one for one in self._alone.values() if explains(event, one)], event)
         self._forget()
 
     def at(self, now: datetime) -> list[Incident]:
@@ -320,8 +322,7 @@ class Incidents:
         for waiting in [one for one in self._waiting if one.id == event.id]:
             self._waiting.remove(waiting)
         self._alone.pop(event.id, None)
-        if self._barred.get(place_of(event)) == event.id:
-            del self._barred[place_of(event)]
+        self._refusals.end(event)
         outage = self._outages.get((event.cluster, event.anomaly))
         if outage is not None and outage.finding == event.id:
             outage.until = event.at
@@ -365,12 +366,8 @@ class Incidents:
             if outage.explains(event) and not self._stands(event) and self._cause(explained) is not None:
                 self._add(explained)
                 return
-        barred = self._barred.get(place_of(event)) if event.anomaly == UNSEEN and not self._stands(event) else None
-        self._add(replace(event, implied_by=barred))
-        if is_barred(event):
-            self._barred[place_of(event)] = event.id
-            unseen = (one for one in self._alone.values() if one.anomaly == UNSEEN)
-            self._take_in([one for one in unseen if place_of(one) == place_of(event)], event)
+        refusal = None if self._stands(event) else next(self._refusals.of(event), None)
+        self._add(replace(event, implied_by=refusal))
         if len(self._alone) < WAITING:
             self._alone[event.id] = event
 

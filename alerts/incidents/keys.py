@@ -79,7 +79,6 @@ _ACCESS: Final = LOGIN_REFUSED | {
     "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
 }
 """One right that was taken away is one fact, whoever is refused for want of it and whatever that is called."""
-UNSEEN: Final = "unseen"
 _NAMES: Final = ("writer", "host", "process", "group", "transactional_id", "run")
 
 
@@ -88,9 +87,9 @@ def is_of_the_cluster(event: FindingEvent) -> bool:
     return event.anomaly in OF_THE_CLUSTER or (event.anomaly == _ZERO and "group" in event.evidence)
 
 
-def is_barred(event: FindingEvent) -> bool:
-    """Does it say that a reader may not read in its place?"""
-    return event.anomaly == "stuck-consumer" and event.evidence.get("error") in _ACCESS
+def is_refused(event: FindingEvent) -> bool:
+    """Does it say that somebody is refused for want of a right, or by its login?"""
+    return event.anomaly in _REFUSED and event.evidence.get("error") in _ACCESS
 
 
 def place_of(event: FindingEvent) -> Key:
@@ -104,7 +103,7 @@ def keys_of(event: FindingEvent) -> Iterator[Key]:
     yield from _committed(event)
     topic = "" if is_of_the_cluster(event) else event.topic
     yield "group", event.cluster, event.anomaly, topic, event.severity, *_what(event)
-    if event.anomaly in _REFUSED and event.evidence.get("error") in _ACCESS:
+    if is_refused(event):
         yield "refused", event.cluster, event.evidence["error"]
     if not is_condition(event):
         place = place_of(event)

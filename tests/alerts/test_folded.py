@@ -191,3 +191,44 @@ def test_nor_is_what_nobody_polls_elsewhere_or_once_they_may_or_for_another_reas
     second, first = standing(told_alone, replace(barred, counted=NOON + 60 * S))
     assert (first.anomaly, first.became.anomaly if first.became else None) == ("unseen", "stuck-consumer")
     assert (second.anomaly, second.folded) == ("stuck-consumer", {"unseen": 1})
+
+
+WANTING = {"error": "TOPIC_AUTHORIZATION_FAILED", "writer": "writer-3"}
+
+
+@pytest.mark.parametrize("stuck", ["stuck-producer", "stuck-consumer"])
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 0, 2)])
+def test_who_is_stuck_in_a_topic_where_a_right_is_wanting_is_folded_under_what_names_it(
+    stuck: str, order: tuple[int, ...]
+) -> None:
+    """Of one that gets no producer id, or sees no partition, the client does not say that a right is wanting."""
+    events = [
+        told(stuck, "writer-1", at=36, event_="opened", topic="orders", partition=1),
+        told("refused-writes", "writer-3", at=33, event_="opened", topic="orders", evidence=WANTING),
+        told(stuck, "writer-1", at=38, event_="opened", topic="orders", partition=2),
+    ]
+    counted = [replace(events[n], counted=NOON + 39 * S + i * 0.1 * S) for i, n in enumerate(order)]
+    (one,) = standing(*counted)
+    assert (one.anomaly, one.findings, one.folded, one.standing) == ("refused-writes", 3, {stuck: 2}, 3)
+    ends = [replace(e, event="closed", at=NOON + 90 * S, counted=NOON + 91 * S) for e in counted]
+    still = [one for one in ends if one.anomaly == "refused-writes"]
+    (one,) = standing(*counted, *still)
+    assert (one.open, one.standing) == (True, 2)  # it outlasts the refusal: nobody was told that it is over
+    (one,) = standing(*counted, *ends)
+    assert not one.open
+
+
+def test_nor_is_who_is_stuck_elsewhere_or_was_before_or_says_why_or_once_the_right_is_there() -> None:
+    refused = told("refused-writes", "writer-3", at=33, event_="opened", topic="orders", evidence=WANTING)
+    over = replace(refused, event="closed", at=NOON + 60 * S, counted=NOON + 61 * S)
+    stuck = told("stuck-producer", "writer-1", at=36, event_="opened", topic="orders")
+    both = ["refused-writes", "stuck-producer"]
+    others = [
+        replace(stuck, topic="payments", topic_id="payments"),
+        replace(stuck, decidable=NOON + 22 * S),
+        replace(stuck, at=NOON + 80 * S, decidable=NOON + 80 * S, counted=NOON + 81 * S),
+    ]
+    for other, more in zip(others, ([], [], [over]), strict=True):
+        assert sorted(one.anomaly for one in standing(refused, *more, other)) == both
+    large = replace(refused, evidence={"error": "MSG_SIZE_TOO_LARGE", "writer": "writer-3"})
+    assert sorted(one.anomaly for one in standing(large, stuck)) == both
