@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from dataclasses import field as dataclass_field
 from datetime import UTC, datetime, timedelta
 from itertools import islice, pairwise
 from typing import Any, Final
@@ -23,6 +24,9 @@ from streaming_jobs.location import TableLocation, opened
 
 AROUND: Final = timedelta(seconds=90)
 """Longer than the observer takes to tell of an unchanged leader again."""
+_LED_BEFORE: Final = timedelta(seconds=75)
+"""So far before that time it has told who leads: whose an answer is that comes at its beginning is known by that."""
+_EVER: Final = datetime.min.replace(tzinfo=UTC)
 _SHOWN: Final = 12
 _COLUMNS: Final = (
     "process",
@@ -84,12 +88,9 @@ def cluster_then(history: TableLocation, about: FindingSubject) -> list[Change]:
         return []
     field, kind = pc.field, pa.timestamp("us", tz="UTC")
     begin, end = about.at - AROUND, about.at + AROUND
-    days = sorted({one.astimezone(UTC).date() for one in (begin, about.at, end)})
-    then = (
-        field("date").isin(days)
-        & (field("completed") >= pa.scalar(begin, kind))
-        & (field("completed") <= pa.scalar(end, kind))
-    )
+    days = sorted({one.astimezone(UTC).date() for one in (begin - _LED_BEFORE, about.at, end)})
+    known = field("date").isin(days) & (field("completed") <= pa.scalar(end, kind))
+    then = known & (field("completed") >= pa.scalar(begin, kind))
     wanted = (
         then
         & (field("topic_id") == about.topic_id if about.topic_id else field("topic") == about.topic)
@@ -107,18 +108,30 @@ def cluster_then(history: TableLocation, about: FindingSubject) -> list[Change]:
         return sorted(remade + changes(rows))
     # Whether a broker answers is told by all partitions that it leads, and this one may have another leader.
     observers = sorted({row["process"] for row in observed})
-    asked = then & (field("f") == "offsets") & field("group").is_null() & field("process").isin(observers)
-    return sorted(remade + changes(rows, dataset.to_table(columns=list(_OF_OBSERVERS), filter=asked).to_pylist()))
+    asked = (
+        known
+        & (field("completed") >= pa.scalar(begin - _LED_BEFORE, kind))
+        & (field("f") == "offsets")
+        & field("group").is_null()
+        & field("process").isin(observers)
+    )
+    questions = dataset.to_table(columns=list(_OF_OBSERVERS), filter=asked).to_pylist()
+    return sorted(remade + changes(rows, questions, begin))
 
 
-def changes(rows: Sequence[Mapping[str, Any]], asked: Sequence[Mapping[str, Any]] | None = None) -> list[Change]:
+def changes(
+    rows: Sequence[Mapping[str, Any]],
+    asked: Sequence[Mapping[str, Any]] | None = None,
+    begin: datetime = _EVER,
+) -> list[Change]:
     """The changes in these rows of the probe log, which are in the order of time; the first `_SHOWN` of each kind.
-    `asked`: what the observers asked about any partition, where that is more than these rows."""
+    `asked`: what the observers asked about any partition, where that is more than these rows, as that from before
+    `begin` is, of which no change is told."""
     observed = _observed(rows)
     found = [
         *_leaders(observed),
         *_coordinators(rows),
-        *_silences(observed if asked is None else asked),
+        *_silences(observed if asked is None else asked, begin),
         *_throttled(observed),
         *_ends(observed),
         *_errors(rows),
@@ -145,7 +158,7 @@ def _leaders(rows: Sequence[Mapping[str, Any]]) -> Iterator[Change]:
     """Who leads, by what is told of it: `led_by` whenever it is known, `leader` where that does not answer. While
     nobody leads, nobody is told to be in sync: who was before counts."""
     before: tuple[str, ...] = ()
-    in_sync, told, asked = "", 0, datetime.min.replace(tzinfo=UTC)
+    in_sync, told, asked = "", 0, _EVER
     for row in rows:
         settings = dict(row["settings"] or ())
         if "led_by" not in settings:
@@ -173,29 +186,44 @@ def _leaders(rows: Sequence[Mapping[str, Any]]) -> Iterator[Change]:
 
 
 def _coordinators(rows: Sequence[Mapping[str, Any]]) -> Iterator[Change]:
-    """Who coordinates what: at first a line for each broker, then each that moved."""
+    """Who coordinates what: at first a line for each broker, then each that moved, those of one second together."""
     stood: dict[tuple[str, str], str] = {}
-    first: dict[str, tuple[datetime, dict[str, list[str]]]] = {}
-    moved = []
+    first: dict[str, _Coordinated] = {}
+    moved: dict[tuple[datetime, str, str], _Coordinated] = {}
     for row in rows:
         for setting, broker in dict(row["settings"] or ()).items():
             if setting not in _COORDINATED:
                 continue
             column, kind = _COORDINATED[setting]
-            name = row[column] or "without a name"
+            name, at = row[column] or "without a name", row["completed"]
             before = stood.get((kind, name))
             if before is None and row["error"]:
                 continue  # what the observer had been told before: it does not answer
             stood[kind, name] = broker
             if before is None:
-                first.setdefault(broker, (row["completed"], {}))[1].setdefault(kind, []).append(name)
+                first.setdefault(broker, _Coordinated(at)).add(kind, name)
             elif before != broker:
-                after = f", after broker {before}" if before != _NOBODY else ""
-                moved.append(Change(row["completed"], f"{_broker(broker)} coordinates {kind} {name}{after}"))
-    for broker, (at, whose) in first.items():
-        listed = (f"{kind}{'s' * (len(names) > 1)} {_some(names)}" for kind, names in sorted(whose.items()))
-        yield Change(at, f"{_broker(broker)} coordinates {', '.join(listed)}")
-    yield from moved[:_SHOWN]
+                moved.setdefault((at.replace(microsecond=0), broker, before), _Coordinated(at)).add(kind, name)
+    for broker, whose in first.items():
+        yield Change(whose.at, f"{_broker(broker)} coordinates {whose}")
+    for (_, broker, before), whose in islice(moved.items(), _SHOWN):
+        after = f", after broker {before}" if before != _NOBODY else ""
+        yield Change(whose.at, f"{_broker(broker)} coordinates {whose}{after}")
+
+
+@dataclass(slots=True)
+class _Coordinated:
+    """Groups and transactional ids that one broker coordinates from about then on: names by kind."""
+
+    at: datetime
+    names: dict[str, list[str]] = dataclass_field(default_factory=dict)
+
+    def add(self, kind: str, name: str) -> None:
+        self.names.setdefault(kind, []).append(name)
+
+    def __str__(self) -> str:
+        listed = (f"{kind}{'s' * (len(names) > 1)} {_some(names)}" for kind, names in sorted(self.names.items()))
+        return ", ".join(listed)
 
 
 def _broker(told: str) -> str:
@@ -207,8 +235,8 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
-def _silences(rows: Sequence[Mapping[str, Any]]) -> Iterator[Change]:
-    for at, told in islice(silences(rows), 2 * _SHOWN):
+def _silences(rows: Sequence[Mapping[str, Any]], begin: datetime) -> Iterator[Change]:
+    for at, told in islice((one for one in silences(rows) if one[0] >= begin), 2 * _SHOWN):
         yield Change(at, told)
 
 

@@ -111,7 +111,7 @@ def of_transactions(at: float, name: str, broker: str) -> dict[str, Any]:
     return observed(at, process=CLIENT, f="txn", transactional_id=name, settings=told)
 
 
-def test_coordinators_are_told_together_and_their_changes_one_by_one() -> None:
+def test_coordinators_are_told_together_and_so_are_their_changes_of_one_second() -> None:
     assert told(
         of_group(0, "g-1", "2"),
         of_group(1, "g-2", "2"),
@@ -120,14 +120,17 @@ def test_coordinators_are_told_together_and_their_changes_one_by_one() -> None:
         of_group(60, "g-1", "2"),
         of_group(61, "g-1", "nobody"),
         of_group(64, "g-1", "3"),
-        of_transactions(70, "t-1", "3"),
+        of_transactions(70.2, "t-1", "3"),
+        of_group(70.6, "g-3", "nobody"),
+        of_group(70.8, "g-2", "3"),
         observed(71, settings=[("silent", "")]),
     ) == [
         (0, "broker 2 coordinates groups g-1, g-2, transactional id t-1"),
         (1, "broker 1 coordinates group g-3"),
         (61, "nobody coordinates group g-1, after broker 2"),
         (64, "broker 3 coordinates group g-1"),
-        (70, "broker 3 coordinates transactional id t-1, after broker 2"),
+        (70.2, "broker 3 coordinates group g-2, transactional id t-1, after broker 2"),
+        (70.6, "nobody coordinates group g-3, after broker 1"),
     ]
     assert told(*(of_group(0, f"g-{i}", "1") for i in range(9))) == [
         (0, "broker 1 coordinates groups g-0, g-1, g-2 and 6 more")
@@ -330,6 +333,29 @@ def test_a_topic_that_was_made_anew(tmp_path: Path, topic_id: str) -> None:
     (one,) = cluster_then(history, FindingSubject(topic_id, 3, NOON, [], [], None, topic="t"))
     assert one == Change(NOON + 2.1 * S, "t has another id: it was deleted and made anew")
     assert cluster_then(history, FindingSubject("elsewhere", 3, NOON, [], [], None, topic="t")) == []
+
+
+def test_whose_an_answer_is_that_comes_before_the_leader_is_told_again(tmp_path: Path) -> None:
+    """An observer tells of a leader that stays once a minute: what it told last may lie before what is shown."""
+    begins = -AROUND.total_seconds()
+    leads = {"led_by": "1", "leader_epoch": "0", "in_sync": "1"}
+    dead: dict[str, Any] = {"type": "info", "error": "_NOENT", "settings": {"silent": "1", "leader": "1"}}
+    history = write(
+        tmp_path,
+        row("offsets", OBSERVER, begins - 40, settings={"silent": "2", "leader": "2"}, type="info", op=1),
+        row("offsets", OBSERVER, begins - 20, settings=leads, op=2),
+        row("offsets", OBSERVER, begins + 2, op=3, log_end=7),
+        *(row("offsets", OBSERVER, begins + at, op=op, **dead) for op, at in ((4, 3), (5, 20))),
+        row("offsets", OBSERVER, begins + 28, op=6, log_end=8),
+        row("offsets", OBSERVER, begins + 40, op=7, log_end=9, settings=leads),
+    )
+    told = cluster_then(history, FindingSubject("t-id", 3, NOON, [(1, 1)], [], None))
+    assert [(round((one.at - NOON).total_seconds() - begins), one.told) for one in told] == [
+        (3, "broker 1 does not answer"),
+        (3, "2 operations here ended with _NOENT, the last 11:58:50"),
+        (28, "broker 1 answers again, after 25.1 s"),
+        (40, "broker 1 leads, leader epoch 0, in sync: 1"),
+    ]
 
 
 def test_only_the_partition_and_the_time_around_it_are_read(tmp_path: Path) -> None:
