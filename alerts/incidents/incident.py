@@ -14,13 +14,14 @@ from typing import Any, Final, Literal
 
 from alerts.incidents.remade_topics import Remade
 from alerts.incidents.silence import Silence
-from rules.vocabulary.conditions import EXPLAIN_WHAT_WAITS, OUT_OF_SYNC
+from rules.vocabulary.conditions import EXPLAIN_WHAT_WAITS, OUT_OF_SYNC, WAIT_ON_THE_CLUSTER
 from rules.vocabulary.policy import Severity
 from rules.vocabulary.times import from_micros
 
 LISTED: Final = 20
 """Subjects of an incident that are listed; the others are counted."""
 
+MOMENT: Final = timedelta(seconds=10)
 RUNBOOK: Final = "docs/runbook.md"
 SAY_SINCE_WHEN: Final = frozenset({*EXPLAIN_WHAT_WAITS, OUT_OF_SYNC})
 LOSSES: Final = frozenset({"lost-write", "vanished-record"})
@@ -117,6 +118,16 @@ class Incident:
     def tellable(self, now: datetime) -> bool:
         """May people be told of it? What another incident may explain waits a moment for that."""
         return self.due is None or now >= self.due
+
+    @property
+    def momentary(self) -> bool:
+        """Was it a condition that waits on the cluster, and over in `MOMENT`, before anybody could be told of it?
+        Nobody can do anything about that, and whoever is woken by it finds nothing. Where it comes back it is none."""
+        if self.anomaly not in WAIT_ON_THE_CLUSTER or self.spells > 1:
+            return False
+        if self.due is None or self.ended is None or self.until is None:
+            return False
+        return self.ended <= self.due and self.until - self.since <= MOMENT
 
     @property
     def first_since(self) -> datetime:

@@ -54,8 +54,8 @@ def due(
 ) -> list[tuple[Incident, State]]:
     """What is still to be told of these incidents, the oldest first, each state once. Of what is silenced only the end
     is told, to those who know of its beginning; with `silenced` everything. What was over before it could be told is
-    told to have been open all the same; but not what is part of another incident, which is told. Of what has begun
-    again the end is told first, however short it was."""
+    told to have been open all the same; but neither what is part of another incident, which is told, nor what was
+    `momentary`. Of what has begun again the end is told first, however short it was."""
     found: list[tuple[Incident, State]] = []
     newest = {one.id: one.occurrence for one in sorted(incidents, key=lambda one: one.first_since)}
     for one in sorted(incidents, key=lambda one: (one.since, one.id)):
@@ -77,7 +77,7 @@ def due(
             elif _worse(one, memory.of(one.occurrence), now):
                 found.append((one, "worse"))
             continue
-        if before is None and one.ended >= memory.began and not one.absorbed:
+        if before is None and one.ended >= memory.began and not one.absorbed and not one.momentary:
             found.append((one, "open"))
             before = "open"
         settled = one.kind == "violation" or now - one.ended >= SETTLED or newest[one.id] != one.occurrence

@@ -96,7 +96,7 @@ def judge_between(out: Outstanding, passage: Passage) -> None:
         age = round((int(at[a]) - int(since[late][held].min()) + objectives.delivery) / 1e6, 3)
         report.condition(
             "unseen",
-            f"{values} acknowledged values have not been polled, the oldest for {age:.1f} s",
+            _waiting(values, age),
             at=int(at[a]),
             since=int(since[late][held].min()),
             evidence={"values": values, "first": _some(take(take(take(out, due), late), held)), "age_s": age},
@@ -166,9 +166,7 @@ def judge(out: Outstanding, passage: Passage) -> None:
     oldest = int(out.readable[overdue].min()) if overdue.any() else at
     report.condition(
         "unseen",
-        f"{state.unseen} acknowledged values have not been polled, the oldest for {(at - oldest) / 1e6:.1f} s"
-        if overdue.any()
-        else None,
+        _waiting(state.unseen, (at - oldest) / 1e6) if overdue.any() else None,
         at=at,
         since=due,
         evidence={"values": state.unseen, "first": _some(take(out, overdue)), "age_s": round((at - oldest) / 1e6, 3)},
@@ -176,12 +174,21 @@ def judge(out: Outstanding, passage: Passage) -> None:
     passed = int(out.length[past].sum())
     report.condition(
         "suspected",
-        f"{passed} acknowledged values were passed by every reader that goes on, and polled by none"
+        f"{_acknowledged(passed, 'was', 'were')} passed by every reader that goes on, and polled by none"
         if passed
         else None,
         at=told,
         evidence={"values": passed, "first": _some(take(out, past))},
     )
+
+
+def _waiting(values: int, age: float) -> str:
+    oldest = "the oldest " * (values > 1)
+    return f"{_acknowledged(values, 'has', 'have')} not been polled, {oldest}for {age:.1f} s"
+
+
+def _acknowledged(values: int, one: str, several: str) -> str:
+    return f"1 acknowledged value {one}" if values == 1 else f"{values} acknowledged values {several}"
 
 
 class Claim(NamedTuple):
@@ -258,9 +265,7 @@ def judge_finished(out: Outstanding, state: State, at: int, report: Report) -> N
     ]
     report.condition(
         "unseen",
-        "1 acknowledged value was never polled"
-        if state.unseen == 1
-        else f"{state.unseen} acknowledged values were never polled",
+        f"{_acknowledged(state.unseen, 'was', 'were')} never polled",
         at=at,
         evidence={"values": state.unseen, "first": first},
     )
