@@ -13,6 +13,7 @@ readers passed covers all of that.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -173,8 +174,9 @@ def _pieces(rows: Written, i: int, start: Ints, end: Ints) -> Written:
     return pieces
 
 
-def judge(own: Outcomes, passage: Passage, among: Bools) -> list[Absent]:
-    """What is absent of these rows. Sets their `fate`."""
+def judge(own: Outcomes, passage: Passage, among: Bools, touched: Bools) -> tuple[Ints, list[Absent]]:
+    """What is absent of these rows, as the rows of which that is all, and what it is of the others. Sets their `fate`.
+    `touched`: of which rows anything was polled."""
     rows, gate, state = own.written, passage.gate, passage.state
     retained = among & (rows.due < 0) & (rows.high >= 0) & (rows.high <= state.log_start)
     rows.fate[retained & (rows.fate == WAITING)] = UNKNOWN
@@ -190,11 +192,25 @@ def judge(own: Outcomes, passage: Passage, among: Bools) -> list[Absent]:
     rows.fate[absent] = ABSENT
     # Where the whole transaction is here, nothing of it was seen, and it was not indefinite, nobody asks.
     asked = (rows.alone[absent] == 0) | (rows.shown[absent] != 0) | (rows.type[absent] == INFO)
+    asked &= rows.offset[absent] >= 0
+    of, partly = absent[asked], touched[absent[asked]]
     found = []
-    for i in absent[asked].tolist():
+    for i, at in zip(of[partly].tolist(), known_at(rows, of[partly], passage).tolist(), strict=True):
         writer, low, high = int(rows.writer[i]), int(rows.seq[i]), int(rows.seq[i] + rows.length[i])
         lost = passage.chunks.lacking("polled", (np.array([writer]), np.array([low]), np.array([high])))
-        if len(lost[0]) and rows.offset[i] >= 0:
-            at = int(passage.at[-1]) if passage.finished else -(-int(rows.due[i]) // TICK) * TICK
+        if len(lost[0]):
             found.append(Absent(i, lost[1], lost[2], at))
-    return found
+    return of[~partly], found
+
+
+def known_at(rows: Written, of: Ints, passage: Passage) -> Ints:
+    """As of which log time it is known that values `of` these rows are absent."""
+    if passage.finished:
+        return np.full(len(of), passage.at[-1])
+    return -(-rows.due[of] // TICK) * TICK
+
+
+def all_of(rows: Written, of: Ints, passage: Passage) -> Iterator[Absent]:
+    """These rows, of which everything is absent."""
+    for i, at in zip(of.tolist(), known_at(rows, of, passage).tolist(), strict=True):
+        yield Absent(i, rows.seq[i : i + 1], rows.seq[i : i + 1] + rows.length[i], at)

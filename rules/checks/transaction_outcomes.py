@@ -86,10 +86,9 @@ def _decide(own: Outcomes, passage: Passage, returned: int) -> None:
     absent_values.suspect(own, passage, ripe & ~whole & (own.written.txn >= 0), returned)
     rows = own.written
     if len(rows) > len(whole):  # runs that were passed in part have been split
-        ripe, (whole, _) = (rows.at <= now) | passage.finished, _polled(passage, rows)
+        ripe, (whole, some) = (rows.at <= now) | passage.finished, _polled(passage, rows)
     _note_guards(own, passage, ripe & ~whole)
-    for one in absent_values.judge(own, passage, ripe & ~whole & (rows.txn >= 0)):
-        _tell_absent(own, passage, rows, one)
+    _tell_what_is_absent(own, passage, *absent_values.judge(own, passage, ripe & ~whole & (rows.txn >= 0), some))
     if passage.finished:
         _end_operations(own, passage, whole)
         own.written = Written()
@@ -201,14 +200,21 @@ def _tell_visible(own: Outcomes, passage: Passage, rows: Written, i: int) -> Non
     )
 
 
+def _tell_what_is_absent(own: Outcomes, passage: Passage, wholly: Ints, partly: list[Absent]) -> None:
+    """Tell stage 2 of these rows, of which all values are absent, and of these parts of others. Of aborted transactions
+    there is nothing more to tell, and of those there are many."""
+    rows = own.written
+    aborted = (rows.type[wholly] == FAIL) & (rows.shown[wholly] == 0)
+    few = take(rows, wholly[aborted])
+    at = absent_values.known_at(rows, wholly[aborted], passage)
+    passage.report.facts.add("absent", at, of=Transactions(few.txn, few.type), runs=transaction_runs.runs_of(few))
+    for one in (*absent_values.all_of(rows, wholly[~aborted], passage), *partly):
+        _tell_absent(own, passage, rows, one)
+
+
 def _tell_absent(own: Outcomes, passage: Passage, rows: Written, one: Absent) -> None:
-    """Tell stage 2 what is absent of a run."""
     i, facts = one.row, passage.report.facts
-    if rows.offset[i] < 0 or not len(one.seq):
-        return
     shown, alone, kind = bool(rows.shown[i]), bool(rows.alone[i]), int(rows.type[i])
-    if alone and not shown and kind != INFO:
-        return  # the whole transaction is here, and nothing of it was seen
     few = slice(0, EXAMPLES)
     n = len(one.seq[few])
     same = np.full(n, i)
