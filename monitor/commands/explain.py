@@ -7,9 +7,9 @@ every client did with the first finding's records.
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
 from rich.text import Text
 
@@ -80,21 +80,21 @@ def lines(explained: Explained, now: datetime, width: int) -> Iterator[Text]:
         yield from _wrapped(words(row["anomaly"], parsed(row["evidence"])), width, "    ", style="dim")
     left = len(explained.findings) - SHOWN
     if left > 0:
-        yield Text(f"and {left} more: offsetwatch findings --all --since {_since(explained.findings[0])}")
+        yield Text(f"and {left} more: offsetwatch findings --all --since {_time(min(map(began, explained.findings)))}")
 
 
 def _others(others: Sequence[Incident]) -> str:
     """That the same was found at other times, and how to ask for it."""
     if not others:
         return ""
-    times = [f"{one.first_since.astimezone(UTC):%Y-%m-%dT%H:%M:%S}" for one in others[:OTHERS]]
+    times = [_time(one.holds_since) for one in others[:OTHERS]]
     more = f" and {len(others) - OTHERS} more" if len(others) > OTHERS else ""
     return f"This id had other incidents, since {', '.join(times)}{more}: explain them with --at and the time."
 
 
-def _since(row: Mapping[str, Any]) -> str:
-    at: datetime = row["first_at"]
-    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S")
+def _time(at: datetime) -> str:
+    """As options take it."""
+    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _wrapped(text: str, width: int, indent: str = "", further: str | None = None, style: str = "") -> Iterator[Text]:

@@ -168,17 +168,23 @@ def _found_then(
     earlier spell of this one."""
     found = found_in(events, states, wanted.id, now, hold, called)
     later: list[Incident] = []
-    while wanted.at is not None and found.incident is not None and found.incident.since > wanted.at:
-        ids = pa.array([row["id"] for row in found.findings])
-        begun = pc.and_(pc.is_in(events["id"], value_set=ids), pc.not_equal(events["event"], "closed"))
-        came = events.filter(pc.and_(begun, pc.greater_equal(events["at"], found.incident.since)))
-        before = events.filter(pc.less(events["recorded"], pc.min(came["recorded"])))
-        if not len(came) or not _tells_of(before, wanted.id):
+    while wanted.at is not None and found.incident is not None and found.incident.holds_since > wanted.at:
+        events = _before(events, found, found.incident.since)
+        if not _tells_of(events, wanted.id):
             break
         later.append(found.incident)
-        found = found_in(before, states, wanted.id, now, hold, called)
+        found = found_in(events, states, wanted.id, now, hold, called)
     others = [one for one in found.others if one not in later]
     return replace(found, others=(*later, *others))
+
+
+def _before(events: pa.Table, found: Explained, since: datetime) -> pa.Table:
+    """What was recorded before anything of an incident that began then: the finding that it began with may be told by
+    another one since."""
+    members = pc.is_in(events["id"], value_set=pa.array([row["id"] for row in found.findings], pa.string()))
+    of_it = pc.or_(pc.equal(events["at"], since), pc.and_(members, pc.greater_equal(events["at"], since)))
+    came = events.filter(pc.and_(of_it, pc.not_equal(events["event"], "closed")))
+    return events.filter(pc.less(events["recorded"], pc.min(came["recorded"]))) if len(came) else events.slice(0, 0)
 
 
 def _tells_of(events: pa.Table, wanted: str) -> bool:

@@ -158,7 +158,7 @@ def concerns(incident: Incident, wanted: Filter) -> bool:
         and (not wanted.topics or any(_topic(s) in wanted.topics for s in (incident.topic, *incident.reached)))
         and (wanted.partition is None or any(s.endswith(f"/{wanted.partition}") for s in incident.reached))
         and (wanted.since is None or incident.open or incident.last >= wanted.since)
-        and (wanted.until is None or incident.first_since <= wanted.until)
+        and (wanted.until is None or min(incident.first_since, incident.holds_since) <= wanted.until)
     )
 
 

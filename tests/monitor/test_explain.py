@@ -16,6 +16,7 @@ from monitor.incidents.findings import Filter
 from monitor.incidents.overview import gather
 from monitor.incidents.witnesses import FindingSubject, asked, names, nearby, operations, witnesses
 from rules.vocabulary.slices import Irregular, LeaderEpoch, Run, Slice, to_table
+from rules.vocabulary.times import micros
 from streaming_jobs.tables.delta_tables import read_table
 from tests.alerts.incidents import incident
 from tests.monitor.rows import NOON, finding, record
@@ -275,26 +276,64 @@ def test_each_of_several_incidents_of_one_id_can_be_asked_for(
     assert not found.incident.open and found.findings
     screen = " ".join(str(line) for line in lines(found, NOON + 10_000 * S, 200))
     assert (
-        f"This id had other incidents, since {NOON + others[0] * S:%Y-%m-%dT%H:%M:%S}: explain them with --at" in screen
+        f"This id had other incidents, since {NOON + others[0] * S:%Y-%m-%dT%H:%M:%S}Z: explain them with --at"
+        in screen
     )
 
 
 def _two_spells_of_which_an_outage_explains_the_second(data: Path) -> str:
     """A writer was stuck by itself, and is stuck again minutes later, first by itself, and then for an outage."""
-    away = ("cluster-unreachable", ())
-    for at, event, of, by in (
-        (0, "opened", ("stuck-producer", ("w",)), None),
-        (18, "closed", ("stuck-producer", ("w",)), None),
-        (300, "opened", ("stuck-producer", ("v",)), None),
-        (340, "opened", away, None),
-        (341, "closed", ("stuck-producer", ("v",)), None),
-        (345, "opened", ("stuck-producer", ("w",)), away),
-        (380, "closed", ("stuck-producer", ("w",)), away),
-        (381, "closed", away, None),
-    ):
+    return _told(
+        data,
+        (0, "opened", W, None),
+        (18, "closed", W, None),
+        (300, "opened", V, None),
+        (340, "opened", AWAY, None),
+        (341, "closed", V, None),
+        (345, "opened", W, AWAY),
+        (380, "closed", W, AWAY),
+        (381, "closed", AWAY, None),
+    )
+
+
+Named = tuple[str, tuple[Any, ...]]
+W: Named = "stuck-producer", ("w",)
+V: Named = "stuck-producer", ("v",)
+AWAY: Named = "cluster-unreachable", ()
+
+
+def _told(data: Path, *events: tuple[float, str, Named, Named | None]) -> str:
+    """When each was told, of what, explained by what; the id of `W`."""
+    for at, event, (anomaly, of), by in events:
         why = None if by is None else finding(*by).id
-        record(data, finding(of[0], of[1], event, at=at, message=f"{of[1]} is stuck", implied_by=why))  # type: ignore[arg-type]
-    return finding("stuck-producer", ("w",)).id
+        record(data, finding(anomaly, of, event, at=at, message=f"{of} is stuck", implied_by=why))  # type: ignore[arg-type]
+    return finding(*W).id
+
+
+@pytest.mark.parametrize(("at", "of", "since"), [(60, "w", 0), (320, "v", 290), (650, "v", 290)])
+def test_so_can_one_whose_second_spell_began_with_a_finding_that_an_outage_explained_later(
+    tmp_path: Path, at: float, of: str, since: float
+) -> None:
+    id_ = _told(
+        tmp_path,
+        (0, "opened", W, None),
+        (18, "closed", W, None),
+        (290, "opened", V, None),
+        (310, "closed", V, None),
+        (600, "opened", AWAY, None),
+        (610, "opened", V, AWAY),
+        (690, "closed", V, AWAY),
+        (700, "closed", AWAY, None),
+        (900, "opened", AWAY, None),
+        (930, "opened", W, AWAY),
+        (960, "closed", W, AWAY),
+        (961, "closed", AWAY, None),
+    )
+    tables = tmp_path / "tables"
+    found = find(tables, tables / "history", Wanted(id_, NOON + at * S), NOON + 10_000 * S)
+    assert found.incident is not None
+    assert (found.incident.message, found.incident.since) == (f"('{of}',) is stuck", NOON + since * S)
+    assert [one.since for one in found.others] == [NOON + 900 * S, NOON + 290 * S][: 2 - (of == "v")]
 
 
 @pytest.mark.parametrize(
@@ -314,6 +353,21 @@ def test_a_finding_that_was_told_alone_before_can_be_asked_for_as_it_was(
     assert (anomaly, NOON + since * S) in {(one.anomaly, one.since) for one in listed.incidents}
     if at == 60:
         assert len(listed.incidents) == 1
+
+
+def test_an_outage_can_be_asked_for_by_the_time_that_it_is_told_to_have_begun(tmp_path: Path) -> None:
+    """Which is before it was found."""
+    away = {"since": micros(NOON + 900 * S)}
+    for at, event in ((0, "opened"), (40, "closed"), (930, "opened"), (950, "closed")):
+        told = finding("cluster-unreachable", (), event, at=at, evidence=away if at > 900 else {"since": micros(NOON)})  # type: ignore[arg-type]
+        record(tmp_path, told)
+    tables, asked_at = tmp_path / "tables", NOON + 901 * S
+    (id_,) = {row["id"] for row in read_table(tables, "findings").to_pylist()}
+    found = find(tables, tables / "history", Wanted(id_, asked_at), NOON + 10_000 * S)
+    assert found.incident is not None
+    assert found.incident.since == NOON + 930 * S
+    listed, _ = gather(tables, NOON + 10_000 * S, Filter(since=asked_at, until=asked_at))
+    assert [one.since for one in listed.incidents] == [NOON + 930 * S]
 
 
 def test_of_many_findings_those_of_its_own_name_and_losses_are_shown() -> None:
