@@ -310,7 +310,7 @@ def _tell(own: Reach, run: str, kind: Any, decidable: int, at: int, report: Repo
         message = f"no request of run {run} to {whom} has been answered for {seconds}{why}"
         message += f", those of run {', '.join(others)} are" if others else ""
     else:
-        message = f"no request to {whom} has been answered for {seconds}{why} (asked by run {', '.join(side.runs)})"
+        message = f"no request to {whom} has been answered for {seconds}{why} (asked by the observer of run {', '.join(side.runs)})"
     told = {
         "anomaly": UNREACHABLE,
         "subject": [run] if run else [],

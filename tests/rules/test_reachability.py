@@ -225,7 +225,7 @@ def test_where_no_broker_is_named_it_is_the_leader_of_the_partition(fed: Callabl
     in_vain(h, 35, settings=None)
     one = opened(fed(h))
     assert one.message == (
-        "no request to the leader of partition 0 of topic has been answered for 31 s (asked by run run)"
+        "no request to the leader of partition 0 of topic has been answered for 31 s (asked by the observer of run run)"
     )
     assert {**one.evidence, "since": 0} == {
         "brokers": [],
