@@ -60,6 +60,7 @@ class Group:
     """Log time of its first finding, of whichever spell."""
     spells: int = 1
     earlier: deque[tuple[datetime, datetime]] = field(default_factory=lambda: deque(maxlen=LISTED))
+    said_earlier: deque[str] = field(default_factory=lambda: deque(maxlen=LISTED))
     now_places: dict[str, None] = field(default_factory=dict)
     """Those of the present spell."""
     became: Became | None = None
@@ -128,6 +129,7 @@ class Group:
         assert self.own_closed is not None
         self.previous = None if self.open else self._as_it_stands()
         self.earlier.append((self.since, self.closed_at or self.own_closed[1]))
+        self.said_earlier.append((self.newest or self.first).message)
         self.since, self.newest = event.at, event
         self.spells += 1
         self.findings, self.folded, self.now_places, self.became = 0, Counter(), {}, None
@@ -140,6 +142,7 @@ class Group:
             folded=Counter(self.folded),
             topics=set(self.topics),
             earlier=self.earlier.copy(),
+            said_earlier=self.said_earlier.copy(),
             open=set(),
             own={},
             keys=set(),
@@ -220,11 +223,11 @@ class Group:
     def incident(self, ended: datetime | None, name: str) -> Incident:
         """As it is told: `ended` is the machine time from which it is over, `name` the cluster's, if it has one."""
         first, newest, goes_on = self.first, self.newest or self.first, self.goes_on
-        message, still = newest.message, "" if goes_on is None else f"in {subject_of(goes_on)}, {goes_on.message}"
-        if name:
-            message, still = (
-                re.sub(rf"(?<!\w){re.escape(first.cluster)}(?!\w)", name, one) for one in (message, still)
-            )
+        still = "" if goes_on is None else f"in {subject_of(goes_on)}, {goes_on.message}"
+        message, still, *said_earlier = (
+            re.sub(rf"(?<!\w){re.escape(first.cluster)}(?!\w)", name, one) if name else one
+            for one in (newest.message, still, *self.said_earlier)
+        )
         latest = self.latest.message if self.latest is not None else ""
         until = None if ended is None else (self.closed_at or self.last) if self.kind == "condition" else self.last
         places, ever = ([place for place in known if place] for known in (self.now_places, self.places))
@@ -257,6 +260,7 @@ class Group:
             began=self.began or self.since,
             spells=self.spells,
             earlier=tuple(self.earlier),
+            said_earlier=tuple(said_earlier),
             ever=tuple(ever[:LISTED]) if self.spells > 1 else (),
             became=self.became,
             previous=self.previous.incident(self.previous.closed, name) if self.previous is not None else None,

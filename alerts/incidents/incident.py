@@ -59,22 +59,22 @@ class Became:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Incident:
     """`occurrence`: the id with the time of its first finding: a condition that comes back after long has the same id.
-    `cluster` is the cluster's id, `cluster_name` how people call it, "" where there is but one.
-    `since`, `last` and `until` are log time: when the first finding spoke, when the newest did, and, once it is
-    over, when it ended; `own_until`: when the conditions of its own name had ended, while others of it went on. A
-    condition that begins again soon is the same incident: `since`, `message`, `evidence`, `subjects`, `places`,
-    `findings` and `folded` are of its present spell, the last of `spells`; `earlier` are the newest of those before,
-    each with its beginning and end, `ever` the subjects of all, and `began` is when the first began; `previous`: as it
-    was when the spell before had ended. `became`: what it turned out to be. `told`: machine time of its first finding's
-    record. `due`: machine time from which people are told of its present spell. `ended`: machine time from which it
-    counts as over, None while it is open. `subjects`: the places (topic/partition), or whoever it is about, where a
-    finding names no place; `LISTED` at most of the `places` that there are. `folded`: findings of other anomalies that
-    follow from it or concern the same records, by name. `latest`: where the last violation of its own name was, and
-    what it says, "" where `message` says that; `goes_on`: the same of a condition of its own name that is open, where
-    that of `message` has ended. `standing`: conditions of it that are open. `topics`: of all its findings, "" among
-    them where one concerns none. `silence`: under which nobody is told of it, or was told when it ended. `remade`:
-    topics that were made anew about when its present spell began; `throttled`: the incident that tells of a quota then,
-    where nobody was answered."""
+    `cluster` is the cluster's id, `cluster_name` how people call it, "" where there is but one. `since`, `last` and
+    `until` are log time: when the first finding spoke, when the newest did, and, once it is over, when it ended;
+    `own_until`: when the conditions of its own name had ended, while others of it went on. A condition that begins
+    again soon is the same incident: `since`, `message`, `evidence`, `subjects`, `places`, `findings` and `folded` are
+    of its present spell, the last of `spells`; `earlier` are the newest of those before, each with its beginning and
+    end, `said_earlier` what these said, `ever` the subjects of all, and `began` is when the first began; `previous`: as
+    it was when the spell before had ended. `became`: what it turned out to be. `told`: machine time of its first
+    finding's record. `due`: machine time from which people are told of its present spell. `ended`: machine time from
+    which it counts as over, None while it is open. `subjects`: the places (topic/partition), or whoever it is about,
+    where a finding names no place; `LISTED` at most of the `places` that there are. `folded`: findings of other
+    anomalies that follow from it or concern the same records, by name. `latest`: where the last violation of its own
+    name was, and what it says, "" where `message` says that; `goes_on`: the same of a condition of its own name that is
+    open, where that of `message` has ended. `standing`: conditions of it that are open. `topics`: of all its findings,
+    "" among them where one concerns none. `silence`: under which nobody is told of it, or was told when it ended.
+    `remade`: topics that were made anew about when its present spell began; `throttled`: the incident that tells of a
+    quota then, where nobody was answered."""
 
     id: str
     occurrence: str
@@ -103,6 +103,7 @@ class Incident:
     began: datetime | None = None
     spells: int = 1
     earlier: Sequence[tuple[datetime, datetime]] = ()
+    said_earlier: Sequence[str] = ()
     ever: Sequence[str] = ()
     became: Became | None = None
     latest: str = ""

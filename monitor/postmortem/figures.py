@@ -313,7 +313,11 @@ where ordinal > 1
 order by time
 """
 _LIVES: Final = """
-select min(completed) as time, client, if(f = 'start', 'started', 'ended: ' || any_value(error)) as what
+select min(completed) as time, client, case
+           when f = 'start' then 'started'
+           when any_value(error) = '_CRASHED' then 'was abandoned by the canary on purpose'
+           else 'ended: ' || any_value(error)
+       end as what
 from operations
 where (f = 'start' or (f = 'close' and error is not null))
 group by process, client, f

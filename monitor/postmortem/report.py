@@ -211,9 +211,9 @@ def order_of(evidence: Evidence, history: TableLocation) -> Order | None:
 def _of_incidents(incidents: Sequence[Incident], known: Mapping[int, str]) -> Iterator[Happening]:
     for one in incidents:
         kind: Any = one.severity if one.severity in ("critical", "warning") else "change"
-        for since, until in one.stretches:
+        for (since, until), message in zip(one.stretches, (*one.said_earlier, one.message), strict=True):
             ended = until if until is not None else one.last
-            yield Happening(since, ended, kind, one.anomaly, named(one.message, known))
+            yield Happening(since, ended, kind, one.anomaly, named(message, known))
 
 
 def _raw(history: TableLocation, wanted: Range) -> bytes | None:

@@ -310,7 +310,8 @@ def _tell(own: Reach, run: str, kind: Any, decidable: int, at: int, report: Repo
         message = f"no request of run {run} to {whom} has been answered for {seconds}{why}"
         message += f", those of run {', '.join(others)} are" if others else ""
     else:
-        message = f"no request to {whom} has been answered for {seconds}{why} (asked by the observer of run {', '.join(side.runs)})"
+        asked = f"asked by the observer of run {', '.join(side.runs)}"
+        message = f"no request to {whom} has been answered for {seconds}{why} ({asked})"
     told = {
         "anomaly": UNREACHABLE,
         "subject": [run] if run else [],

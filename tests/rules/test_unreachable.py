@@ -111,7 +111,10 @@ def test_an_outage_is_one_condition_whatever_number_of_partitions(fed: Callable[
     assert events(store, "cluster-unreachable") == [("opened", (), 40), ("closed", (), 71)]
     one = the(store, "cluster-unreachable")
     assert (one.topic_id, one.partition, one.id) == ("", -1, AWAY)
-    assert one.message == "no request to any broker (1, 2, 3) has been answered for 31 s (asked by the observer of run run)"
+    assert (
+        one.message
+        == "no request to any broker (1, 2, 3) has been answered for 31 s (asked by the observer of run run)"
+    )
     assert {k: v for k, v in one.evidence.items() if k != "since"} == {
         "brokers": [1, 2, 3],
         "known_brokers": [1, 2, 3],
@@ -287,7 +290,10 @@ def test_one_broker_of_three_away_is_named_and_the_others_partitions_are_fine(fe
         h.row("observer", "offsets", partition=1, log_start=0, log_end=i, last_stable=i)
         h.mark(partition=1)
     one = the(fed(h), "cluster-unreachable")
-    assert one.message == "no request to broker 1 (of 1, 2, 3) has been answered for 31 s (asked by the observer of run run)"
+    assert (
+        one.message
+        == "no request to broker 1 (of 1, 2, 3) has been answered for 31 s (asked by the observer of run run)"
+    )
     assert (one.evidence["brokers"], one.evidence["whole_cluster"]) == ([1], False)
 
 

@@ -107,7 +107,7 @@ def test_a_broken_promise_comes_before_what_was_slow(tmp_path: Path) -> None:
 def test_what_happened_when(gathered: Gathered) -> None:
     found = [(one.begin, one.end, one.kind, one.told) for one in sorted(gathered.happenings)]
     assert found == [
-        (NOON + 6.1 * S, None, "client", "reader-2 ended: _CRASHED"),
+        (NOON + 6.1 * S, None, "client", "reader-2 was abandoned by the canary on purpose"),
         (NOON + 7 * S, NOON + 8 * S, "fault", "broker 2 did not answer for 1 s"),
         (NOON + 9.1 * S, None, "change", "t/3 led by broker 3, after broker 1"),
         (NOON + 10.1 * S, None, "change", "group g coordinated by nobody, after broker 1"),
@@ -116,6 +116,18 @@ def test_what_happened_when(gathered: Gathered) -> None:
         (NOON + 20 * S, NOON + 20 * S, "critical", "value 7151900/9 was acknowledged <b>at</b> 109 & lost; more"),
         (NOON + 38.1 * S, None, "fault", "t/3 had no leader from here on"),
         (NOON + 40 * S, NOON + 40 * S, "fault", "broker 2 did not answer for a moment"),
+    ]
+
+
+def test_each_spell_of_an_incident_is_told_in_its_own_words(tmp_path: Path) -> None:
+    write(tmp_path, *STARTS, *OPERATIONS)
+    for who, at in (("w", 1), ("v", 40)):
+        for event, when in (("opened", at), ("closed", at + 5)):
+            record(tmp_path, finding("stuck-producer", (who,), event, at=when, message=f"no send of {who} completes"))  # type: ignore[arg-type]
+    told = gather(sources(tmp_path), NOON - 5 * S, NOON + 55 * S, tmp_path / "cycles").happenings
+    assert [(one.begin, one.told) for one in told if one.kind == "critical"] == [
+        (NOON + 1 * S, "no send of w completes"),
+        (NOON + 40 * S, "no send of v completes"),
     ]
 
 
