@@ -76,6 +76,7 @@ from alerts.incidents.keys import (
     OF_GROUPS,
     REFLECTED,
     SIGNS_IN_A_LOG,
+    TELLS,
     Key,
     is_refused,
     keys_of,
@@ -205,6 +206,8 @@ class Incidents:
             self._missing.setdefault(place_of(event), {})[event.id] = number, None
         for key in keys:
             self._register(key, number, event)
+        if event.anomaly in TELLS:
+            self._take_reflected(event, number, keys)
         if event.anomaly == TRUNCATION:
             self._tell_cut(event, number)
         if event.anomaly in LOSSES:
@@ -219,6 +222,18 @@ class Incidents:
             return
         goes_on = group.is_milder_than(event) and group.ended(event.counted, self._hold) is None
         if goes_on and abs(event.at - group.last) <= AFTER:
+            self._fold(other, number, event)
+
+    def _take_reflected(self, event: FindingEvent, number: int, keys: list[Key]) -> None:
+        """What the transform of a group has reflected twice was told a moment before, and belongs to its group's
+        commits, which are told to be gone where those of another group had been."""
+        other = next((self._by_key.get(key) for key in keys if key[0] == OF_A_GROUP), None)
+        group = self._groups.get(other) if other is not None else None
+        if other is None or group is None or other == number or group.first.anomaly != REFLECTED:
+            return
+        if group.became is not None or self._groups[number].is_milder_than(group.first):
+            return
+        if group.ended(event.counted, self._hold) is None and abs(event.at - group.last) <= AFTER:
             self._fold(other, number, event)
 
     def _said(self, event: FindingEvent) -> int | None:

@@ -533,6 +533,23 @@ def test_what_a_group_reflects_twice_when_its_commits_are_gone_is_one_page(
     )
 
 
+@pytest.mark.parametrize(("group", "after", "names"), [("g", 9.0, 1), ("h", 9.0, 2), ("g", 90.0, 2)])
+def test_nor_is_what_it_reflected_twice_before_another_group_was_told_to_have_lost_its_own(
+    group: str, after: float, names: int
+) -> None:
+    """Who sets groups back sets several back, and their commits are missed one after the other."""
+    twice = {"group": "g", "writer": 7, "seq": 1}
+    stand = standing(
+        told("eos-violation", ("g", 1), topic="outputs", evidence=twice),
+        told("lost-commit", ("s", 100, -1), at=after - 1, topic="inputs", evidence={"group": "s", "told": 5}),
+        told("lost-commit", (group, 100, -1), at=after, topic="inputs", evidence={"group": group, "told": 7}),
+        now=after + 2,
+    )
+    told_of = {one.anomaly: one.became.anomaly if one.became else None for one in stand}
+    assert told_of == {"lost-commit": None, "eos-violation": "lost-commit" if names == 1 else None}
+    assert [one.folded for one in stand if one.anomaly == "lost-commit"] == [{"eos-violation": 1} if names == 1 else {}]
+
+
 @pytest.mark.parametrize(
     ("group", "partition", "offset", "after", "incidents"),
     [
