@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Final
 
@@ -142,12 +142,22 @@ def operations(history: TableLocation, about: FindingSubject) -> pa.Table | None
 
 
 def witnesses_in(table: pa.Table | None, about: FindingSubject) -> list[Witness]:
-    """What these operations say of the records, in the order of time."""
+    """What these operations say of the records, in the order of time; what one process did again, as audits do, is one
+    line."""
     if table is None:
         return []
     known = set(about.offsets) | _offsets(table, about)
     found = [one for row in _candidates(table, about, known) for one in _told(row, about, known)]
-    return sorted(found, key=lambda one: one.at)
+    again: dict[tuple[int, str], list[Witness]] = {}
+    for one in sorted(found, key=lambda one: one.at):
+        again.setdefault((one.process, one.did), []).append(one)
+    return [first if not more else _repeated(first, more) for first, *more in again.values()]
+
+
+def _repeated(first: Witness, more: Sequence[Witness]) -> Witness:
+    times = "once more" if len(more) == 1 else f"{len(more)} times more"
+    until = more[-1].at.astimezone(UTC).strftime("%H:%M:%S")
+    return replace(first, did=f"{first.did}, and {times} until {until}")
 
 
 def nearby(table: pa.Table, about: FindingSubject, around: int, most: int) -> list[dict[str, Any]]:

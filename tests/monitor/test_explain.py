@@ -116,6 +116,17 @@ def test_the_leader_epoch_of_what_it_was_given_is_told_where_the_log_has_it(tmp_
     assert [did for _, did in told(tmp_path / "old", offsets=[101])] == [f"was given {WRITER}/6 at offset 101 (ok)"]
 
 
+def test_what_an_audit_reads_again_and_again_is_one_line(tmp_path: Path) -> None:
+    polls = [(READER, 1), (OTHER, 2), (READER, 60), (READER, 125), (OTHER, 130)]
+    rows = [slice_("poll", who, at, polled=[Run(WRITER, 5, 100, 2)], position_before=100) for who, at in polls]
+    write_deltalake(str(tmp_path), to_table(rows), partition_by=["date"])
+    given = f"was given {WRITER}/6 at offset 101 (ok), and"
+    assert told(tmp_path, offsets=[101]) == [
+        (READER, f"{given} 2 times more until 12:02:05"),
+        (OTHER, f"{given} once more until 12:02:10"),
+    ]
+
+
 def test_the_transaction_behind_a_value_is_told_though_the_finding_does_not_name_it(history: Path) -> None:
     assert told(history, values=[(WRITER, 6)]) == told(history, values=[(WRITER, 6)], txn=TXN)
     assert told(history, offsets=[101])[0][1].startswith("was given"), "nobody asked about its value"
