@@ -111,7 +111,7 @@ def demo(
 ) -> None:
     """Watch a real local cluster, and see a real violation being caught. Needs nothing but this machine."""
     from monitor.demo.demo import run
-    from monitor.process.open_files import require_enough
+    from monitor.process.limits import require_enough
 
     require_enough()
     raise typer.Exit(run(seconds=seconds, keep=keep, brokers=brokers, story=story, debug=CommandLine.debug))
@@ -162,14 +162,15 @@ def monitor(
     """Watch a cluster: check what the probes log as it comes, tell what is found, serve the status page.
 
     SIGTERM or Ctrl-C stops it in order."""
+    from monitor.process.limits import require_enough
+
+    require_enough()  # before what takes most of it is imported
     from monitor.incidents.room import naming_a_full_disk
-    from monitor.process.open_files import require_enough
     from monitor.process.program_log import configure, say
     from monitor.process.signals import STOPPED_WITHIN, stop_on_signal
     from monitor.process.watch import Watch, run
 
     loaded = loaded_by(config, data, log_format)
-    require_enough()
     as_json = loaded.alerts.log_format == "json"
     configure(debug=CommandLine.debug, file=loaded.data / "logs" / "monitor.log", as_json=as_json)
     fleet = None
@@ -190,17 +191,17 @@ def probe_run(
     debug: Debug = False,
 ) -> None:
     """Run the probes of this host until SIGTERM or Ctrl-C; everything they did is then in the probe log."""
+    from monitor.process.limits import require_enough
     from probes.running.small_process import stay_small
 
+    require_enough()
     stay_small()  # before what it concerns is imported
     from monitor.config.names import only
-    from monitor.process.open_files import require_enough
     from monitor.process.probing import open_probes, run
     from monitor.process.program_log import configure, say
     from monitor.process.signals import STOPPED_WITHIN, stop_on_signal
 
     loaded = loaded_by(config, data, log_format)
-    require_enough()
     as_json = loaded.alerts.log_format == "json"
     of = f"-{only(loaded, cluster).name}" if cluster is not None else ""
     configure(debug=CommandLine.debug, file=loaded.data / "logs" / f"probes{of}.log", as_json=as_json)

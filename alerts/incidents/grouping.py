@@ -60,7 +60,7 @@ from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 from alerts.event import FindingEvent
 from alerts.incidents.cut_logs import AFTER, MISSING, SIGNS, TRUNCATION, Cuts
@@ -80,6 +80,7 @@ from alerts.incidents.keys import (
     Key,
     is_refused,
     keys_of,
+    offset_of,
     place_of,
 )
 from alerts.incidents.outage import SHORTLY, Outage, tellable_from
@@ -487,10 +488,12 @@ class Incidents:
                 self._drop(number, group)
 
 
-def _order(event: FindingEvent) -> tuple[datetime, datetime, bool, bool, bool, tuple[int, int], str]:
+def _order(event: FindingEvent) -> tuple[Any, ...]:
     """As counted, and within a batch in log time; at one moment openings before ends, causes before what they explain,
     losses, which begin incidents of their own, before signs of them, and what is worse before what is milder. One fact
-    with several names is called by the one that says most."""
+    with several names is called by the one that says most; of many of one name, as of all that was skipped at once, the
+    first that stands in its partition comes first, and the last last."""
     explained, loss = event.implied_by is not None, event.anomaly in LOSSES
     worth = SEVERITIES.index(event.severity), NAMED_FOR.index(event.anomaly) if event.anomaly in NAMED_FOR else -1
-    return event.counted, event.at, event.event == "closed", explained, not loss, worth, event.id
+    stands = event.topic, event.partition, offset_of(event.evidence)
+    return event.counted, event.at, event.event == "closed", explained, not loss, worth, stands, event.id

@@ -97,6 +97,12 @@ def place_of(event: FindingEvent) -> Key:
     return event.cluster, event.topic_id, event.partition
 
 
+def offset_of(evidence: Mapping[str, Any]) -> int:
+    """Where the record stands that it is about, the input of a transform in the input's log; -1 where it names none."""
+    told = (evidence.get(name) for name in ("input_offset", "offset"))
+    return next((one for one in told if isinstance(one, int)), -1)
+
+
 def keys_of(event: FindingEvent) -> Iterator[Key]:
     """By what an event finds its incident, the strongest first."""
     yield "finding", event.id

@@ -24,8 +24,8 @@ from rich.text import Text
 from alerts.paging import unreadable
 from monitor.config.config import Config
 from monitor.errors import ConfigError
+from monitor.process.limits import NEEDED, allowed
 from monitor.process.machine import available_memory
-from monitor.process.open_files import NEEDED, allowed
 from monitor.process.reach import Reached, connection, evidence_topic, reach
 from monitor.process.versions import versions
 from probes.config import TopicsConfig

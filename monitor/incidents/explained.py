@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from alerts.event import parsed
 from alerts.incidents.grouping import HOLD, Incidents
 from alerts.incidents.incident import LOSSES, Incident, Names, nameless
+from alerts.incidents.keys import offset_of
 from alerts.incidents.silence import Silence
 from alerts.silences import silenced
 from monitor.config.config import Config
@@ -215,7 +216,12 @@ def found_in(
 
 
 def _members(incidents: Incidents, incident: Incident, rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    return [row for row in rows if incidents.of(row["id"]) == incident.occurrence]
+    """Its findings, the oldest first; of one moment, in the order of their places."""
+
+    def order(row: Mapping[str, Any]) -> tuple[Any, ...]:
+        return row["first_at"], row["topic"], row["partition"], offset_of(parsed(row["evidence"])), row["id"]
+
+    return sorted((row for row in rows if incidents.of(row["id"]) == incident.occurrence), key=order)
 
 
 def named(text: str, names: Mapping[int, str]) -> str:

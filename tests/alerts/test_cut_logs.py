@@ -48,7 +48,7 @@ def election() -> list[FindingEvent]:
 
 def test_an_unclean_election_is_one_page_and_says_that_records_are_lost(hook: Hook) -> None:
     heard = hook.hear(election(), until=2_000)
-    where = "cluster c, 3 places (transactions/3, registers/3, orders/3) (critical)"
+    where = "cluster c, 3 places (transactions/3, orders/3, registers/3) (critical)"
     lost = f"log-truncation with lost-write in {where}"
     assert heard == [
         (15, "open", "log-truncation in transactions/3 (critical)"),
@@ -56,9 +56,9 @@ def test_an_unclean_election_is_one_page_and_says_that_records_are_lost(hook: Ho
         (1510, "over", lost.replace("lost-write", "lost-write and vanished-record")),
     ]
     assert hook.said(1) == (
-        "Log-truncation of 757. 11 findings so far in 3 places. The last, in orders/3: log-truncation of 3310. With it"
-        " came 1 × lost-write, 2 × nonmonotonic-poll, 2 × sequence-loss, 1 × eos-violation, 1 × inconsistent-offsets,"
-        " 1 × lost-commit."
+        "Log-truncation of 757. 11 findings so far in 3 places. The last, in registers/3: log-truncation of 150. With"
+        " it came 1 × lost-write, 2 × nonmonotonic-poll, 2 × sequence-loss, 1 × eos-violation, 1 ×"
+        " inconsistent-offsets, 1 × lost-commit."
     )
     assert [title for title, _, _ in hook.chat[:2]] == [heard[0][2], f"Worse: {lost}"]
 

@@ -533,6 +533,19 @@ def test_what_a_group_reflects_twice_when_its_commits_are_gone_is_one_page(
     )
 
 
+def test_of_what_was_skipped_at_once_the_first_and_the_last_are_told() -> None:
+    """Whoever reads it learns which stretch it was."""
+    inputs = [(3, 5, 30), (3, 1, 10), (3, 9, 20), (4, 2, 7)]
+    skipped = [
+        told("eos-violation", ("g", n), partition=p, evidence={"group": "g", "writer": 7, "seq": n, "input_offset": at})
+        for p, n, at in inputs
+    ]
+    incidents = Incidents()
+    incidents.take(skipped)
+    (one,) = incidents.at(NOON + 2 * S)
+    assert (one.message, one.latest) == (skipped[1].message, f"in orders/4: {skipped[3].message}")
+
+
 @pytest.mark.parametrize(("group", "after", "names"), [("g", 9.0, 1), ("h", 9.0, 2), ("g", 90.0, 2)])
 def test_nor_is_what_it_reflected_twice_before_another_group_was_told_to_have_lost_its_own(
     group: str, after: float, names: int

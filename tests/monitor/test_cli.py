@@ -211,8 +211,16 @@ def test_too_few_open_files_are_one_line(folder: Path, command: str) -> None:
     assert (done.returncode, done.stderr) == (2, f"offsetwatch: {said}\n")
 
 
+@pytest.mark.parametrize(("limit", "gigabytes"), [(300_000, "0.3"), (1_000_000, "1.0")])
+@pytest.mark.parametrize("command", ["monitor", "probe run"])
+def test_too_few_addresses_are_one_line(folder: Path, command: str, limit: int, gigabytes: str) -> None:
+    done = in_a_shell(f"ulimit -v {limit}; {shlex.join(COMMAND)} {command}", folder)
+    said = f"{gigabytes} GB of addresses may be taken here, and 3 are needed at least: raise the limit (ulimit -v)"
+    assert (done.returncode, done.stderr) == (2, f"offsetwatch: {said}\n")
+
+
 def test_as_many_files_may_be_open_as_the_machine_lets_us(folder: Path) -> None:
-    asked = "import monitor.process.open_files as them; them.require_enough(); print(them.allowed() > 300)"
+    asked = "import monitor.process.limits as them; them.require_enough(); print(them.allowed() > 300)"
     done = in_a_shell(f"ulimit -Sn 300; {shlex.join([sys.executable, '-c', asked])}", folder)
     assert (done.stdout, done.stderr) == ("True\n", "")
 
