@@ -124,7 +124,8 @@ class AlertsConfig(_Section):
     log: str = Field(
         "stdout",
         min_length=1,
-        description="Where findings are written to: stdout, stderr, or a file's path.",
+        description="Where findings are written to: stdout, stderr, or a file's path. A file grows until you rotate it "
+        "(logrotate's copytruncate).",
     )
     log_format: Literal["auto", "text", "json"] = Field(
         "auto",
