@@ -70,11 +70,11 @@ def row(incident: Incident, now: datetime, width: int, *, dated: bool = False, c
     if incident.silence is not None:
         times += " silenced"
     room = width - len(head) - len(SHORT[incident.severity]) - 1 - len(incident.anomaly) - len(times)
-    message = _LONG_NUMBER.sub(lambda number: f"…{number.group()[-4:]}", " ".join(incident.short.split()))
+    message, called = _short_numbers(" ".join(incident.short.split())), _short_numbers(incident.place)
     cluster = (incident.cluster_name or incident.cluster[:ID]) if clusters or incident.cluster_name else ""
     most = max(room - 2 - min(_LEAST_MESSAGE, len(message)), room // 2)
-    cluster = f" {_cut(cluster, most // 2 if incident.place else most)}" if cluster else ""
-    place = cluster + (f" {_cut_head(incident.place, most - len(cluster))}" if incident.place else "")
+    cluster = f" {_cut(cluster, most // 2 if called else most)}" if cluster else ""
+    place = cluster + (f" {_cut_head(called, most - len(cluster))}" if called else "")
     line = Text(head)
     line.append(SHORT[incident.severity], style=STYLE[incident.severity] if incident.open else "")
     line.append(" ")
@@ -82,6 +82,10 @@ def row(incident: Incident, now: datetime, width: int, *, dated: bool = False, c
     line.append(f"{times}{place}")
     line.append(f" {_cut(message, room - len(place) - 1)}", style="dim")
     return line
+
+
+def _short_numbers(text: str) -> str:
+    return _LONG_NUMBER.sub(lambda number: f"…{number.group()[-4:]}", text)
 
 
 def _cut(text: str, room: int) -> str:
