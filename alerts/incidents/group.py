@@ -58,6 +58,8 @@ class Group:
     """The last violation of its own name."""
     began: datetime | None = None
     """Log time of its first finding, of whichever spell."""
+    held: datetime | None = None
+    """Since when a condition of its own name has held in its present spell, by the log: it may be found later."""
     spells: int = 1
     earlier: deque[tuple[datetime, datetime]] = field(default_factory=lambda: deque(maxlen=LISTED))
     said_earlier: deque[str] = field(default_factory=lambda: deque(maxlen=LISTED))
@@ -130,7 +132,7 @@ class Group:
         self.previous = None if self.open else self._as_it_stands()
         self.earlier.append((self.since, self.closed_at or self.own_closed[1]))
         self.said_earlier.append((self.newest or self.first).message)
-        self.since, self.newest = event.at, event
+        self.since, self.newest, self.held = event.at, event, None
         self.spells += 1
         self.findings, self.folded, self.now_places, self.became = 0, Counter(), {}, None
 
@@ -159,7 +161,7 @@ class Group:
         """One more finding of it, which is not the end of a condition."""
         if self.begins_again(event):
             self.begin_again(event)
-        before = self.earlier[-1][1] if self.earlier else event.at
+        before = self.earlier[-1][1] if self.earlier else min(event.at, event.decidable)
         self.since, self.last = min(self.since, max(event.at, before)), max(self.last, event.at)
         self.began = min(self.began or event.at, event.at)
         self.counted = max(self.counted, event.counted)
@@ -185,6 +187,7 @@ class Group:
         if own:
             self.own[event.id] = event
             self.own_closed = None
+            self.held = min(self.held or event.at, max(event.decidable, before))
 
     def shut(self, event: FindingEvent) -> None:
         """A condition of it is over, or goes on elsewhere."""
@@ -257,6 +260,7 @@ class Group:
             due=self.due,
             latest="" if latest == newest.message else f"in {subject_of(self.latest)}: {latest}" if self.latest else "",
             goes_on=still,
+            held=self.held,
             began=self.began or self.since,
             spells=self.spells,
             earlier=tuple(self.earlier),

@@ -58,23 +58,23 @@ class Became:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Incident:
-    """`occurrence`: the id with the time of its first finding: a condition that comes back after long has the same id.
-    `cluster` is the cluster's id, `cluster_name` how people call it, "" where there is but one. `since`, `last` and
-    `until` are log time: when the first finding spoke, when the newest did, and, once it is over, when it ended;
-    `own_until`: when the conditions of its own name had ended, while others of it went on. A condition that begins
-    again soon is the same incident: `since`, `message`, `evidence`, `subjects`, `places`, `findings` and `folded` are
-    of its present spell, the last of `spells`; `earlier` are the newest of those before, each with its beginning and
-    end, `said_earlier` what these said, `ever` the subjects of all, and `began` is when the first began; `previous`: as
-    it was when the spell before had ended. `became`: what it turned out to be. `told`: machine time of its first
-    finding's record. `due`: machine time from which people are told of its present spell. `ended`: machine time from
-    which it counts as over, None while it is open. `subjects`: the places (topic/partition), or whoever it is about,
-    where a finding names no place; `LISTED` at most of the `places` that there are. `folded`: findings of other
-    anomalies that follow from it or concern the same records, by name. `latest`: where the last violation of its own
-    name was, and what it says, "" where `message` says that; `goes_on`: the same of a condition of its own name that is
-    open, where that of `message` has ended. `standing`: conditions of it that are open. `topics`: of all its findings,
-    "" among them where one concerns none. `silence`: under which nobody is told of it, or was told when it ended.
-    `remade`: topics that were made anew about when its present spell began; `throttled`: the incident that tells of a
-    quota then, where nobody was answered."""
+    """`occurrence`: the id with the time of its first finding: a condition that comes back after long has the same
+    id. `cluster` is the cluster's id, `cluster_name` how people call it, "" where there is but one. `since`, `last`
+    and `until` are log time: when the first finding spoke, when the newest did, and, once it is over, when it ended;
+    `held`: since when its conditions held, `own_until`: when those of its own name had ended, while others of it
+    went on. A condition that begins again soon is the same incident: `since`, `message`, `evidence`, `subjects`,
+    `places`, `findings` and `folded` are of its present spell, the last of `spells`; `earlier` are the newest of
+    those before, each with its beginning and end, `said_earlier` what these said, `ever` the subjects of all, and
+    `began` is when the first began; `previous`: as it was when the spell before had ended. `became`: what it turned
+    out to be. `told`: machine time of its first finding's record. `due`: machine time from which people are told of
+    its present spell. `ended`: machine time from which it counts as over, None while it is open. `subjects`: the
+    places (topic/partition), or whoever it is about, where a finding names no place; `LISTED` at most of the
+    `places` that there are. `folded`: findings of other anomalies that follow from it or concern the same records,
+    by name. `latest`: where the last violation of its own name was, and what it says, "" where `message` says that;
+    `goes_on`: the same of a condition of its own name that is open, where that of `message` has ended. `standing`:
+    conditions of it that are open. `topics`: of all its findings, "" among them where one concerns none. `silence`:
+    under which nobody is told of it, or was told when it ended. `remade`: topics that were made anew about when its
+    present spell began; `throttled`: the incident that tells of a quota then, where nobody was answered."""
 
     id: str
     occurrence: str
@@ -100,6 +100,7 @@ class Incident:
     silence: Silence | None = None
     own_until: datetime | None = None
     due: datetime | None = None
+    held: datetime | None = None
     began: datetime | None = None
     spells: int = 1
     earlier: Sequence[tuple[datetime, datetime]] = ()
@@ -147,8 +148,9 @@ class Incident:
 
     @property
     def holds_since(self) -> datetime:
-        """Since when it has held: what explains other conditions since it began, all else since it was found."""
-        return holds_since(self.anomaly, self.evidence, self.since)
+        """Since when it has held: what explains other conditions since it began, any other condition since it was one,
+        which may have been found later, and a violation since it was found."""
+        return min(holds_since(self.anomaly, self.evidence, self.since), self.held or self.since)
 
     def held_for(self, now: datetime) -> timedelta:
         """For how long its present spell has held, or did."""

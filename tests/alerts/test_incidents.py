@@ -533,6 +533,22 @@ def test_what_a_group_reflects_twice_when_its_commits_are_gone_is_one_page(
     )
 
 
+def test_a_condition_that_was_found_late_is_told_from_when_it_held() -> None:
+    """As its findings are: a reader's log had to be waited for."""
+    late = [
+        replace(told("unseen", (), at=at, event_="opened"), decidable=NOON + held * S)
+        for at, held in ((20, 10), (90, 75))
+    ]
+    ends = [told("unseen", (), at=at, event_="closed") for at in (24, 95)]
+    (one,) = standing(late[0], ends[0])
+    assert (one.since, one.holds_since, one.held_for(NOON + 60 * S)) == (NOON + 20 * S, NOON + 10 * S, 14 * S)
+    assert explanation(one).endswith("It ended at 2024-10-04 12:00:24 UTC, 14 s after it began.")
+    (one,) = standing(late[0], ends[0], late[1], ends[1])
+    assert (one.spells, one.since, one.holds_since) == (2, NOON + 90 * S, NOON + 75 * S)
+    (one,) = standing(late[0], ends[0], replace(late[1], decidable=NOON), ends[1])
+    assert one.holds_since == NOON + 24 * S, "not before the end of the spell before it"
+
+
 def test_of_what_was_skipped_at_once_the_first_and_the_last_are_told() -> None:
     """Whoever reads it learns which stretch it was."""
     inputs = [(3, 5, 30), (3, 1, 10), (3, 9, 20), (4, 2, 7)]
