@@ -1,5 +1,5 @@
-"""Whether a disk that is written to is full: the tables then do not hold what the running monitor finds, or the probes
-do nothing.
+"""Whether a disk that is written to is full, or read-only: the tables then do not hold what the running monitor finds,
+or the probes do nothing.
 
 What is found while nothing can be written is not lost. The running monitor tells it at once (its status page, its
 metrics, those who are told of incidents). A batch whose findings could not be written is checked again, and what the
@@ -20,6 +20,9 @@ from monitor.errors import UserError, known_errors
 LEAST: Final = 1 << 20
 """Bytes; with fewer no commit of a table can be written."""
 
+_FULL: Final = "THE DISK IS FULL"
+_ROOM: Final = "there is room"
+_WRITABLE: Final = "it can be written again"
 _OF_THE_CHECKS: Final = (
     "What a running monitor finds now it tells by itself (status page, metrics, receivers), and the tables get it when "
     "there is room."
@@ -30,20 +33,21 @@ _OF_THE_REST: Final = "Silences, and what the program logs, cannot be written un
 
 
 def no_room(config: Config) -> str | None:
-    """What is so where a disk of the configured folders is full, as sentences; None where all have room, or are not
-    there."""
+    """What is so where a disk of the configured folders is full, or read-only, as sentences; None where all have room,
+    or are not there."""
     told: dict[int, str] = {}
     for folder, so in _written(config):
-        full = _full(folder)
-        if full is not None and (disk := folder.stat().st_dev) not in told:
-            told[disk] = f"THE DISK IS FULL: {full} where {folder} is. {so}"
+        refused = _refused(folder)
+        if refused is not None and (disk := folder.stat().st_dev) not in told:
+            so = so if refused.startswith(_FULL) else so.replace(_ROOM, _WRITABLE)
+            told[disk] = f"{refused} where {folder} is. {so}"
     return " ".join(told.values()) or None
 
 
 @contextmanager
 def naming_a_full_disk(config: Config) -> Iterator[None]:
-    """Where one of our errors is raised while a disk is full, say so first: Java, Spark and the tables call it many
-    things. Raises UserError, and everything else as it is."""
+    """Where one of our errors is raised while a disk is full, or read-only, say so first: Java, Spark and the tables
+    call it many things. Raises UserError, and everything else as it is."""
     try:
         yield
     except known_errors() as error:
@@ -70,12 +74,14 @@ def _there(folder: Path) -> list[Path]:
     return [folder] if folder.is_dir() else []
 
 
-def _full(folder: Path) -> str | None:
+def _refused(folder: Path) -> str | None:
     try:
         disk = os.statvfs(folder)
     except OSError:
         return None
+    if disk.f_flag & os.ST_RDONLY:
+        return "THE DISK IS READ-ONLY: nothing can be written"
     free = disk.f_bavail * disk.f_frsize
     if free >= LEAST and (disk.f_favail or not disk.f_files):
         return None
-    return f"{free:,} bytes are free" if free < LEAST else "no file can be made any more (inodes)"
+    return f"{_FULL}: " + (f"{free:,} bytes are free" if free < LEAST else "no file can be made any more (inodes)")

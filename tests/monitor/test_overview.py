@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -228,8 +229,9 @@ class Disk:
 
     f_frsize, f_files = 4096, 1000
 
-    def __init__(self, free: int, inodes: int = 500) -> None:
+    def __init__(self, free: int, inodes: int = 500, *, read_only: bool = False) -> None:
         self.f_bavail, self.f_favail = free // 4096, inodes
+        self.f_flag = os.ST_RDONLY * read_only
 
 
 @pytest.mark.parametrize(
@@ -238,6 +240,7 @@ class Disk:
         (Disk(0), "THE DISK IS FULL: 0 bytes are free where "),
         (Disk(1_000_000), "THE DISK IS FULL: 999,424 bytes are free where "),
         (Disk(10**9, inodes=0), "THE DISK IS FULL: no file can be made any more (inodes) where "),
+        (Disk(10**9, read_only=True), "THE DISK IS READ-ONLY: nothing can be written where "),
         (Disk(10**7), None),
     ],
 )
@@ -256,6 +259,8 @@ def test_a_full_disk_is_named_before_anything_else(
         return
     assert verdict(found).startswith(f"{told}{tmp_path} is. ")
     assert ". By the tables: NOTHING HAS BEEN CHECKED FOR 1h" in verdict(found)
+    gets_it = "it can be written again" if "READ-ONLY" in told else "there is room"
+    assert f"and the tables get it when {gets_it}." in verdict(found)
     assert "is the monitor running" not in verdict(found)
     assert "DISK" not in verdict(found, by_monitor=True)
 
