@@ -242,6 +242,9 @@ def _translated(act: Callable[[], T]) -> T:
             f"the question takes more memory than it may ({str(error).splitlines()[0]}): narrow it with --since and "
             "--until, or give --memory"
         ) from error
+    except duckdb.ParserException as error:
+        reserved = 'a name that SQL takes for a word of its own, as the column "at", stands in double quotes'
+        raise UserError(f"{_line(str(error))} ({reserved})") from error
     except (duckdb.Error, DeltaError, OSError, pa.ArrowException) as error:
         raise UserError(_line(str(error))) from error
 

@@ -531,6 +531,14 @@ def test_an_empty_question_is_refused(database: Database, question: str) -> None
         database.run(question)
 
 
+def test_a_column_that_is_a_word_of_sql_is_said_to_want_quotes(database: Database) -> None:
+    with pytest.raises(
+        UserError, match=r'^Parser Error: .* \(a name that SQL takes .* the column "at", stands in double'
+    ):
+        database.run("select at, anomaly from findings")
+    assert list(database.run('select "at", anomaly from findings')) is not None
+
+
 def test_the_tables_as_they_were(tmp_path: Path) -> None:
     write(tmp_path, *STARTS, OPERATIONS[0])
     first = datetime.now(UTC)
