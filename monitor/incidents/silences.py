@@ -67,7 +67,7 @@ class _Heard:
                 continue
             if row["type"] == "ok":
                 told.setdefault(broker, set()).add(_place(row))
-            elif _in_vain(row):
+            elif _in_vain(row) and broker in dict(row["settings"]).get("silent", "").split(","):
                 unheard.setdefault(broker, set()).add(_place(row))
         invoked, completed = min(row["invoked"] for row in question), question[0]["completed"]
         for broker in sorted(told):

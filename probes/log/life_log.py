@@ -67,6 +67,8 @@ class LifeLog:
         """How many transactions were open when it ended."""
         self.beat: Callable[[], None] = lambda: None
         """Called whenever the probe shows that it lives."""
+        self.heard: Callable[[Sequence[Slice]], None] = lambda rows: None
+        """Called with the rows of each outcome."""
 
     def now(self) -> Instant:
         return Instant(self._clock.now(), self._clock.monotonic_ns())
@@ -175,6 +177,7 @@ class LifeLog:
             self._begun = None
             for row in rows:
                 self._open.pop(row.op, None)
+        self.heard(rows)
         self.beat()
 
     def _begun_in_new(self, rows: Sequence[Slice]) -> list[Slice]:

@@ -189,7 +189,7 @@ class Keeper:
         life = probe.life()
         life_log = LifeLog(Journal.create(self._journals, life), life, layout, self._world.clock)
         probe.log = attempt.life_log = life_log
-        life_log.beat = attempt.beat
+        life_log.beat, life_log.heard = attempt.beat, self._world.acknowledged.note
         error: str | None = "_APPLICATION"
         try:
             self.counters.state = "opening"

@@ -8,7 +8,8 @@ one known where there was none: whoever leads the partition by the time that we 
 not answered all is given twice the time with the next question, up to `PATIENT`: one that is slow would else answer
 each too late, with more and more of them in its queue, and be called silent while it serves everybody. While somebody
 does not answer, the rows of all partitions name those that were asked in vain (`silent`), and all that hold replicas
-(`brokers`); the last leader of a partition that nobody leads is one of them where it answers nothing else either.
+(`brokers`); the last leader of a partition that nobody leads is one of them where it answers nothing else either, and
+nobody is that acknowledges what writers send: a writer waits longer for an answer than the observer does.
 While brokers throttle clients of these probes, by a quota, the rows name them with the seconds of the last time, and
 for which part of the time (`throttled`).
 
@@ -66,6 +67,8 @@ LATE: Final = 0.5
 PATIENT: Final = 8.0
 """Seconds that a question takes at most whose leader has not answered the last ones. The check of `cluster-unreachable`
 must hear every 15 s that nothing came back."""
+LATELY: Final = 15.0
+"""Seconds for which a broker that acknowledged what a writer sent is not silent."""
 BETWEEN: Final = 2.0
 """Seconds for which a client that is throttled may be told nothing new: it waits, and then asks again."""
 FIELDS: Final = ("log_start", "log_end", "last_stable")
@@ -328,10 +331,11 @@ class Observer(Probe):
                 if question.leader is not None:
                     self._answered[question.leader] = question.invoked.mono
         # Who led a partition that nobody leads any more may answer all the same.
+        answered = self._answered_to_anybody(now)
         silent = {
             broker
             for where, broker in self._unanswered.items()
-            if broker is not None and self._answered.get(broker, -1) < self._asked_in_vain[where]
+            if broker is not None and answered.get(broker, -1) < self._asked_in_vain[where]
         }
         brokers = {broker for replicas in self._replicas.values() for broker in replicas}
         throttled = self._throttled(now)
@@ -347,6 +351,16 @@ class Observer(Probe):
             if (leader := self._unanswered.get(where)) is not None:
                 told = (told or {}) | {"leader": str(leader)}
             row.settings = told
+
+    def _answered_to_anybody(self, now: int) -> dict[int, int]:
+        """By broker, when the newest request was sent that it has answered: a question, or, where it did so `LATELY`,
+        what a writer sent. A write that was sent after a question in vain may have been acknowledged before it died."""
+        answered = self._answered.copy()
+        for where, (sent, acknowledged) in self.world.acknowledged.newest().items():
+            broker = self._led_by.get(where)
+            if broker is not None and now - acknowledged <= LATELY * SECOND:
+                answered[broker] = max(sent, answered.get(broker, -1))
+        return answered
 
     def _throttled(self, now: int) -> str:
         """Which brokers throttle the clients of these probes, each with the seconds of the last time, and which part of

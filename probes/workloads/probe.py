@@ -39,6 +39,7 @@ from probes.records.allowance import Allowance
 from probes.records.delivery import Fate
 from probes.records.tag import Encoder
 from probes.topology import GroupProtocol, Layout, Partition
+from probes.workloads.acknowledged import Acknowledged
 from probes.workloads.held_back import HeldBack
 from probes.workloads.measure import Measure
 from probes.workloads.unrest import Unrest
@@ -125,6 +126,7 @@ class World:
     most), or they were given up in this journal folder."""
     held_back: HeldBack = field(default_factory=HeldBack)
     """What brokers held back of their answers, by a quota."""
+    acknowledged: Acknowledged = field(default_factory=Acknowledged)
 
 
 UNANSWERED: Final = frozenset({"_TIMED_OUT", "_MSG_TIMED_OUT", "_TRANSPORT", "_ALL_BROKERS_DOWN"})

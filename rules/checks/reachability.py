@@ -23,6 +23,9 @@ from rules.vocabulary.slices import NO_LOGIN
 
 RECENT: Final = 15 * SECOND
 """The observer asks at least this often, a new life of it included."""
+NAMED_FOR: Final = 10 * SECOND
+"""So long a broker has to be named without a break before it is told to answer nobody: where answers are slow, an
+observer that gives up sooner names it now and then, and others are answered meanwhile."""
 KEPT: Final = 8
 """Spells of a side, and the runs that it names."""
 
@@ -31,7 +34,8 @@ KEPT: Final = 8
 class Side:
     """`answered`: when the leader answered last; `asked`, `unanswered`: when the first and the newest of the observer's
     requests since then were invoked and given up, `asker`: which observer's, `words`: what it said then; `runs`: whose
-    observers have asked in vain since, at most `KEPT`; `opened`: when it was called away, or others were; `told` when
+    observers have asked in vain since, at most `KEPT`; `named`: the brokers that these have named as silent, each since
+    when without a break; `opened`: when it was called away, or others were; `told` when
     last. -1 where there is none. `spells` and `elsewhere`: see `rules.kept.outages`; the last of `elsewhere` has no end
     while the observer names a broker that does not answer."""
 
@@ -43,6 +47,7 @@ class Side:
     told: int = -1
     words: dict[str, str] = field(default_factory=dict)
     runs: list[str] = field(default_factory=list)
+    named: dict[str, int] = field(default_factory=dict)
     spells: list[list[int]] = field(default_factory=list)
     elsewhere: list[list[int]] = field(default_factory=list)
 
@@ -67,6 +72,7 @@ class Side:
         if self.words.get("error") in NO_LOGIN and words.get("error") not in NO_LOGIN:
             words = words | {"error": self.words["error"]}  # that says why, and the client tells it now and then
         self.unanswered, self.asker, self.words = max(self.unanswered, time), asker, words
+        self.named = {broker: self.named.get(broker, time) for broker in words.get("silent", "").split(",") if broker}
         run = words.get("run")
         if run and run not in self.runs:
             self.runs = sorted([*self.runs, run])[:KEPT]
@@ -94,7 +100,11 @@ class Side:
         """It is asked in vain no more."""
         self._keep([self.since, self.opened, at])
         self.asked = self.unanswered = self.asker = self.opened = self.told = -1
-        self.words, self.runs = {}, []
+        self.words, self.runs, self.named = {}, [], {}
+
+    def silent(self, at: int) -> list[str]:
+        """The brokers that are known then to answer nobody."""
+        return [broker for broker, since in self.named.items() if at - since >= NAMED_FOR]
 
     def _keep(self, spell: list[int]) -> None:
         """Room is made for it by the oldest that explains nothing, being short: where two take turns in being answered

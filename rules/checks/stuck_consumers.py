@@ -275,7 +275,10 @@ def _tell_at(walk: Walk, at: Ints, bounds: list[tuple[int, int, Spell]], report:
     evidence: dict[str, Any] = dict(spell.evidence) if spell else {"process": walk.process}
     run = walk.state.run_of(walk.process) if report.outages.alone else ""  # which of several hosts
     of = f" of run {run}" if run else ""
-    message = f"{walk.name}{of} has not moved from offset {evidence.get('position')}" + (
+    where = (
+        f"has not moved from offset {evidence.get('position')}" if evidence.get("position", -1) >= 0 else "is nowhere"
+    )
+    message = f"{walk.name}{of} {where}" + (
         ", and no watermark can be read" if evidence.get("why") == "blind" else ", and there is more to read"
     )
     if spell and walk.failed >= evidence["moved"]:

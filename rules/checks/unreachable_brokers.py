@@ -294,7 +294,7 @@ def _end(own: Reach, run: str, time: int, report: Report) -> None:
 
 def _tell(own: Reach, run: str, kind: Any, decidable: int, at: int, report: Report) -> None:
     side = _side(own, run)
-    silent, brokers = (_numbers(side.words.get(name, "")) for name in ("silent", "brokers"))
+    silent, brokers = _numbers(side.silent(at)), _numbers(side.words.get("brokers", "").split(","))
     seconds = f"{(at - side.since) / 1e6:.0f} s"
     whole = silent == brokers
     if not silent:
@@ -330,8 +330,8 @@ def _tell(own: Reach, run: str, kind: Any, decidable: int, at: int, report: Repo
     report.facts.add(kind, np.array([at]), about=[orjson.dumps(told).decode()])
 
 
-def _numbers(listed: str) -> list[int]:
-    return sorted(number for one in listed.split(",") if (number := whole(one)) is not None)
+def _numbers(listed: list[str]) -> list[int]:
+    return sorted(number for one in listed if (number := whole(one)) is not None)
 
 
 CHECK: Final = Check(UNREACHABLE, Reach, arrive=arrive, fold=fold, live_only=True)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,13 +20,14 @@ from monitor.drill.proxy import PASS, Api, Decision, Exchange, Lie, Proxy
 from probes.kafka.client import Connection, admin_settings, consumer_settings, open_admin
 from probes.kafka.errors import ClientError
 from probes.kafka.starting_positions import log_starts
+from probes.log.life_log import Instant
 from probes.topics.probe_topics import MARKING, ProbeTopics
 from probes.topics.settings import creator
 from probes.workloads.observer import Observer, Question
 from probes.workloads.registers import Registers
 from rules.triage.triage import Triage
 from rules.vocabulary.settings import ASKED
-from rules.vocabulary.slices import Slice, to_table
+from rules.vocabulary.slices import Run, Slice, to_table
 from rules.vocabulary.times import micros
 from tests.known import known
 from tests.probes.conftest import MakeStage, Stage, witness
@@ -322,6 +323,39 @@ def test_whoever_leads_by_now_was_not_asked(stage: MakeStage) -> None:
     assert told(there, 1, log_end=9) == {}
     assert told(here, None) == {"leader": "1"}
     assert told(there, 1) == {"leader": "1", "silent": "1"}
+
+
+@pytest.mark.parametrize(
+    ("f", "sent_at", "acknowledged_at", "is_silent"),
+    [
+        ("send", 11.0, 19.0, False),
+        ("txn", 11.0, 19.0, False),
+        ("send", 9.0, 19.0, True),  # it may have answered before it died
+        ("send", 11.0, 14.0, True),  # that was long ago
+        ("poll", 11.0, 19.0, True),  # what is polled may have been fetched before
+    ],
+)
+def test_who_acknowledges_what_writers_send_is_slow_and_not_silent(
+    stage: MakeStage, f: Any, sent_at: float, acknowledged_at: float, is_silent: bool
+) -> None:
+    """Where an answer takes longer than an observer waits, and a writer waits longer."""
+    one = stage()
+    here, there = ((one.config.topics.records, n) for n in range(2))
+    observer = one.put(Observer, "observer")
+    observer._led_by |= {here: 1, there: 1}
+    start = observer.log.now()
+
+    def at(seconds: float) -> Instant:
+        return Instant(start.at + timedelta(seconds=seconds), start.mono + int(seconds * 1e9))
+
+    run = [Run(7, 0, 3, 1)]
+    wrote = observer.log.row(there, f, "ok", 1, at(sent_at), at(acknowledged_at), sent=run, polled=run)
+    observer.world.acknowledged.note([wrote])
+    for asked, given_up in ((10.0, 12.5), (27.0, 30.0)):
+        row = observer.log.row(here, "offsets", "info", 2, at(asked), at(given_up))
+        observer._tell_of(Question(2, at(asked), [here], 2.5, leader=1), [row], at(given_up).mono)
+    named = {name: value for name, value in (row.settings or {}).items() if name in ("leader", "silent")}
+    assert named == {"leader": "1"} | ({"silent": "1"} if is_silent else {})
 
 
 @pytest.mark.parametrize(("took", "error"), [(0.1, "_NO_OFFSET"), (2.6, "_TIMED_OUT")])

@@ -100,6 +100,20 @@ def test_why_a_client_is_not_let_in_is_not_forgotten_for_what_it_says_later(fed:
 
 
 @FEEDS
+def test_a_broker_that_is_named_now_and_then_is_not_said_to_answer_nobody(fed: Callable[[History], Store]) -> None:
+    """Where answers take longer than the observer waits, others are answered in other partitions meanwhile."""
+    h = History()
+    answered(h, 5)
+    for i in range(12):
+        unanswered(h, 3, silent="1" if i % 2 else "")
+    one = the(fed(h), "cluster-unreachable")
+    assert one.message == (
+        "no request to the leader of partition 0 of topic has been answered for 31 s (asked by the observer of run run)"
+    )
+    assert (one.evidence["brokers"], one.evidence["whole_cluster"]) == ([], False)
+
+
+@FEEDS
 def test_an_outage_is_one_condition_whatever_number_of_partitions(fed: Callable[[History], Store]) -> None:
     h = History()
     for p in range(3):
