@@ -127,6 +127,7 @@ class World:
     held_back: HeldBack = field(default_factory=HeldBack)
     """What brokers held back of their answers, by a quota."""
     acknowledged: Acknowledged = field(default_factory=Acknowledged)
+    """What they acknowledged of what was written."""
 
 
 UNANSWERED: Final = frozenset({"_TIMED_OUT", "_MSG_TIMED_OUT", "_TRANSPORT", "_ALL_BROKERS_DOWN"})

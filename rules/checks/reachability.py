@@ -35,9 +35,9 @@ class Side:
     """`answered`: when the leader answered last; `asked`, `unanswered`: when the first and the newest of the observer's
     requests since then were invoked and given up, `asker`: which observer's, `words`: what it said then; `runs`: whose
     observers have asked in vain since, at most `KEPT`; `named`: the brokers that these have named as silent, each since
-    when without a break; `opened`: when it was called away, or others were; `told` when
-    last. -1 where there is none. `spells` and `elsewhere`: see `rules.kept.outages`; the last of `elsewhere` has no end
-    while the observer names a broker that does not answer."""
+    when without a break; `opened`: when it was called away, or others were; `told` when last. -1 where there is none.
+    `spells` and `elsewhere`: see `rules.kept.outages`; the last of `elsewhere` has no end while the observer names a
+    broker that does not answer."""
 
     answered: int = -1
     asked: int = -1

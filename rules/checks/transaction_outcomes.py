@@ -213,6 +213,7 @@ def _tell_what_is_absent(own: Outcomes, passage: Passage, wholly: Ints, partly: 
 
 
 def _tell_absent(own: Outcomes, passage: Passage, rows: Written, one: Absent) -> None:
+    """Tell what is absent of a run, with what somebody has to know who judges it."""
     i, facts = one.row, passage.report.facts
     shown, alone, kind = bool(rows.shown[i]), bool(rows.alone[i]), int(rows.type[i])
     few = slice(0, EXAMPLES)

@@ -28,7 +28,7 @@ from probes.log.rows import AT
 from probes.running.supervisor import Keeper, Spec, Supervisor
 from probes.topology import Layout, Topic
 from probes.workloads.probe import Probe, World
-from rules.vocabulary.slices import FORMER_TOPIC_ID, UNWRITABLE
+from rules.vocabulary.slices import FORMER_TOPIC_ID, UNWRITABLE, Run
 from rules.vocabulary.times import micros
 from tests.known import known
 from tests.probes.log.lives import wait_for
@@ -276,6 +276,22 @@ def test_what_a_life_has_sent_and_not_heard_of_is_counted_when_it_ends(running: 
     counters = running.supervisor.status()[0]
     released.set()
     assert (counters.sent, counters.indefinite, counters.transactions_indefinite) == (7, 7, 1)
+
+
+def test_what_any_probe_hears_of_its_writes_is_known_to_the_observer(running: Running) -> None:
+    """Its broker is slow then, and not silent."""
+
+    def send() -> None:
+        probe = running.diary.newest
+        op, now = probe.log.next_op(), probe.log.now()
+        probe.log.append([probe.log.row(("t", 0), "send", "ok", op, now, probe.log.now(), sent=[Run(7, 0, 3, 1)])])
+
+    running.diary.script = {(1, "turn"): send}
+    running.start(Sender)
+    running.until(1, "turn")
+    wait_for(running.diary.newest.world.acknowledged.newest, 30)
+    running.stop()
+    assert list(running.diary.newest.world.acknowledged.newest()) == [("t", 0)]
 
 
 def test_a_crash_is_not_closed_and_the_next_life_begins_at_once(running: Running) -> None:

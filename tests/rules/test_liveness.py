@@ -171,6 +171,14 @@ def sees_no_watermark(h: History) -> None:
         h.mark(1.0)
 
 
+def has_never_read_and_sees_no_watermark(h: History) -> None:
+    """Where it stands nobody knows."""
+    h.assign("r")
+    for _ in range(60):
+        h.row("observer", "offsets", type="info", error="_TIMED_OUT")
+        h.mark(1.0)
+
+
 def saw_no_watermark_for_a_while(h: History) -> None:
     h.assign("r")
     traffic(h, 5, polls=True, others=False)
@@ -233,6 +241,7 @@ STUCK: list[tuple[Callable[[History], object], list[tuple[str, int]]]] = [
     (never_began, [("opened", 32)]),
     (says_that_it_stands, [("opened", 36)]),
     (sees_no_watermark, [("opened", 35)]),
+    (has_never_read_and_sees_no_watermark, [("opened", 31)]),
     (reads_uncommitted, [("opened", 36)]),
     (a_committed_record_lies_below_the_stable_offset, [("opened", 33)]),
     (stands_although_all_is_ended, [("opened", 93)]),

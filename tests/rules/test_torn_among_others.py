@@ -95,3 +95,21 @@ def test_both_parts_are_in_one_partition(kind: str) -> None:
             11.0,
         )
     ]
+
+
+@pytest.mark.parametrize("shows", [2, 4])
+def test_the_rest_of_one_run_is_passed_long_after_its_beginning_was_read(shows: int) -> None:
+    """An aborted transaction that wrote four values here and nowhere else: two of them are polled, or all."""
+    h = Log()
+    h.filled(1, 0, 4)
+    h.transaction({1: (4, 4, 5)}, "fail")
+    h.read(1, ("w", 4, 2, 5))
+    h.wait(12)
+    h.transaction({1: (8, 1, 10)}, op=1, txn=8)
+    h.read(1, *[("w", 6, 2, 7)] * (shows == 4), ("w", 8, 1, 10))
+    h.wait(40)
+    at_once = Store()
+    at_once.feed(h.rows)
+    for store in (at_once, row_by_row(h)):
+        torn = [one.evidence["absent"]["seq"] for one in store.findings if one.anomaly in TORN]
+        assert torn == ([6] if shows == 2 else [])
