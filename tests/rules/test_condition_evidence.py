@@ -125,22 +125,6 @@ CASES: list[tuple[Callable[[History], object], str, list[Told]]] = [
         ],
     ),
     (
-        test_liveness.has_never_read_and_sees_no_watermark,
-        "stuck-consumer",
-        [
-            Told(
-                "stuck-consumer",
-                (R,),
-                f"process {R} is nowhere, and no watermark can be read",
-                {"process": R, "position": -1, "moved": at(0.002), "why": "blind"},
-                31.0,
-                30.004,
-                "opened",
-                implied_by=cause_id("cluster-unreachable", "c"),
-            )
-        ],
-    ),
-    (
         held_and_let_go,
         "hanging-transaction",
         [

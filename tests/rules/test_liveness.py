@@ -171,14 +171,6 @@ def sees_no_watermark(h: History) -> None:
         h.mark(1.0)
 
 
-def has_never_read_and_sees_no_watermark(h: History) -> None:
-    """Where it stands nobody knows."""
-    h.assign("r")
-    for _ in range(60):
-        h.row("observer", "offsets", type="info", error="_TIMED_OUT")
-        h.mark(1.0)
-
-
 def saw_no_watermark_for_a_while(h: History) -> None:
     h.assign("r")
     traffic(h, 5, polls=True, others=False)
@@ -241,7 +233,6 @@ STUCK: list[tuple[Callable[[History], object], list[tuple[str, int]]]] = [
     (never_began, [("opened", 32)]),
     (says_that_it_stands, [("opened", 36)]),
     (sees_no_watermark, [("opened", 35)]),
-    (has_never_read_and_sees_no_watermark, [("opened", 31)]),
     (reads_uncommitted, [("opened", 36)]),
     (a_committed_record_lies_below_the_stable_offset, [("opened", 33)]),
     (stands_although_all_is_ended, [("opened", 93)]),
@@ -282,6 +273,18 @@ def test_a_reader_that_is_fine(build: Callable[[History], object], fed: Callable
 
 
 @pytest.mark.long
+def test_a_reader_without_a_position_is_nowhere() -> None:
+    h, store = History(), Store()
+    h.assign("r")
+    for _ in range(60):
+        h.row("observer", "offsets", type="info", error="_TIMED_OUT")
+        h.mark(1.0)
+    store.feed(h.rows)
+    (stuck,) = (one for one in store.findings if one.anomaly == "stuck-consumer")
+    assert stuck.message == f"process {number('r')} is nowhere, and no watermark can be read"
+    assert stuck.evidence["position"] == -1
+
+
 @pytest.mark.parametrize("build", [stopped_and_came_back, sees_no_watermark, says_that_it_stands])
 def test_the_order_of_arrival_does_not_matter(build: Callable[[History], object]) -> None:
     h = History()
