@@ -119,7 +119,7 @@ def _show(own: Outcomes, passage: Passage, chosen: Ints, whole: Bools) -> None:
         return
     rows.shown[chosen] = SEEN
     kind = rows.type[chosen]
-    told = chosen[(kind == INFO) | (((kind == FAIL) | passage.finished) & (rows.alone[chosen] == 0))]
+    told = chosen[(kind != OK) | (passage.finished & ((rows.alone[chosen] == 0) | ~whole[chosen]))]
     told = told[rows.txn[told] >= 0]
     plain = (rows.type[told] == OK) & whole[told]  # only of finished histories, and of those nearly all there are
     few = take(rows, told[plain])
@@ -215,7 +215,7 @@ def _tell_what_is_absent(own: Outcomes, passage: Passage, wholly: Ints, partly: 
 def _tell_absent(own: Outcomes, passage: Passage, rows: Written, one: Absent) -> None:
     """Tell what is absent of a run, with what somebody has to know who judges it."""
     i, facts = one.row, passage.report.facts
-    shown, alone, kind = bool(rows.shown[i]), bool(rows.alone[i]), int(rows.type[i])
+    kind = int(rows.type[i])
     few = slice(0, EXAMPLES)
     n = len(one.seq[few])
     same = np.full(n, i)
@@ -238,8 +238,6 @@ def _tell_absent(own: Outcomes, passage: Passage, rows: Written, one: Absent) ->
         runs=runs,
         about=[orjson.dumps(about).decode() if about else None] * n,
     )
-    if shown and alone and (kind == FAIL or (kind == OK and passage.finished)):  # its other part was seen here
-        _tell_visible(own, passage, rows, i)
     if kind == INFO and not told_here:
         _guard(own, passage, rows, one)
 

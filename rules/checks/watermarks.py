@@ -126,14 +126,17 @@ class Observed:
     def _note_gaps(self, last: int, blind: Ints, seen: Ints) -> None:
         """`last`: when a watermark was read last before these rows; `blind`, `seen`: when none was, and when one."""
         blind, seen = blind[blind > last], seen[seen > last]
-        if not len(blind) and self.blind < 0:
+        if self.blind >= 0:
+            blind = np.append(self.blind, blind)
+        if not len(blind):
             return
+        self.blind = -1
         for left, right in pairwise([last, *seen.tolist(), FOREVER]):
             inside = blind[(blind > left) & (blind <= right)]
-            first = int(inside[0]) if len(inside) else self.blind if left == last else -1
-            if first >= 0 and right < FOREVER:
-                self.gaps.append([left if left >= 0 else first, right])
-            self.blind = first
+            if len(inside) and right < FOREVER:
+                self.gaps.append([left if left >= 0 else int(inside.min()), right])
+            elif len(inside):
+                self.blind = int(inside.min())
 
     def forget(self, before: int) -> None:
         """Nobody will ask for what was known before this time, save for the last of it."""

@@ -273,14 +273,14 @@ def test_a_reader_that_is_fine(build: Callable[[History], object], fed: Callable
 
 
 @pytest.mark.long
-def test_a_reader_without_a_position_is_nowhere() -> None:
-    h, store = History(), Store()
+@pytest.mark.parametrize("fed", [row_by_row, at_once])
+def test_a_reader_without_a_position_is_nowhere(fed: Callable[[History], Store]) -> None:
+    h = History()
     h.assign("r")
     for _ in range(60):
         h.row("observer", "offsets", type="info", error="_TIMED_OUT")
         h.mark(1.0)
-    store.feed(h.rows)
-    (stuck,) = (one for one in store.findings if one.anomaly == "stuck-consumer")
+    (stuck,) = (one for one in fed(h).findings if one.anomaly == "stuck-consumer")
     assert stuck.message == f"process {number('r')} is nowhere, and no watermark can be read"
     assert stuck.evidence["position"] == -1
 

@@ -111,5 +111,6 @@ def test_the_rest_of_one_run_is_passed_long_after_its_beginning_was_read(shows: 
     at_once = Store()
     at_once.feed(h.rows)
     for store in (at_once, row_by_row(h)):
-        torn = [one.evidence["absent"]["seq"] for one in store.findings if one.anomaly in TORN]
-        assert torn == ([6] if shows == 2 else [])
+        torn = [one.evidence for one in store.findings if one.anomaly in TORN]
+        pairs = [(one["seen"]["seq"], one["seen"]["offset"], one["absent"]["seq"]) for one in torn]
+        assert pairs == ([(4, 5, 6)] if shows == 2 else [])
