@@ -12,8 +12,9 @@ What is grouped:
   one of such in another topic within `AFTER` of it; else it begins one. What tells of groups' committed offsets joins
   first of all what told of such within `AFTER`, or takes it in where it was milder, and so does what a transform of
   such a group has reflected twice, at any time where its group's commits of that are told to be gone. A loss joins
-  that of a loss alone. What came with an incident of another name takes nothing of its own name with it: people are
-  told of that when it happens.
+  that of a loss alone, and takes in what told of the same record by the order of its log, and of no other partition.
+  What came with an incident of another name takes nothing of its own name with it: people are told of that when it
+  happens.
 - Conditions of one anomaly and topic are one incident with their partitions inside. Those about the set-up of a
   cluster, or about processes (`OF_THE_CLUSTER`), are one incident per cluster. Who is refused for want of the same
   right, or by the same login, is in one with all others, whatever their conditions are called.
@@ -72,6 +73,7 @@ from alerts.incidents.keys import (
     NAMED_FOR,
     OF_A_GROUP,
     OF_A_LOG,
+    OF_A_RECORD,
     OF_AN_INPUT,
     OF_GROUPS,
     REFLECTED,
@@ -82,6 +84,7 @@ from alerts.incidents.keys import (
     keys_of,
     offset_of,
     place_of,
+    subject_of,
 )
 from alerts.incidents.outage import SHORTLY, Outage, tellable_from
 from alerts.incidents.refusals import Refusals, explains
@@ -213,6 +216,7 @@ class Incidents:
             self._tell_cut(event, number)
         if event.anomaly in LOSSES:
             self._tell_missing(event, group)
+            self._take_signs(event, number, keys)
 
     def _take_milder(self, event: FindingEvent, number: int, keys: list[Key]) -> None:
         """What was told of groups' committed offsets a moment before, and is milder than what begins an incident now,
@@ -236,6 +240,18 @@ class Incidents:
             return
         if group.ended(event.counted, self._hold) is None and abs(event.at - group.last) <= AFTER:
             self._fold(other, number, event)
+
+    def _take_signs(self, loss: FindingEvent, number: int, keys: list[Key]) -> None:
+        """What was told of the same record a moment before, by the order of its log alone, is a sign of its loss."""
+        for key in keys:
+            other = self._by_key.get(key) if key[0] in OF_A_RECORD else None
+            sign = self._groups.get(other) if other is not None else None
+            if other is None or sign is None or other == number or sign.first.anomaly not in SIGNS_IN_A_LOG:
+                continue
+            elsewhere = sign.places.keys() - {subject_of(loss)}
+            milder = self._groups[number].is_milder_than(sign.first)
+            if not elsewhere and not milder and sign.became is None and self._goes_on(other, loss):
+                self._fold(other, number, loss)
 
     def _said(self, event: FindingEvent) -> int | None:
         """The number of the incident that has said already what this finding says, and that it does not keep open: of a

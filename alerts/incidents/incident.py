@@ -52,7 +52,7 @@ class Became:
 
     @property
     def lost(self) -> bool:
-        """Is it a loss? Else it is part of what the other tells."""
+        """Is it a loss?"""
         return self.anomaly in LOSSES
 
 
@@ -162,9 +162,14 @@ class Incident:
         return max(self.holds_since - self.earlier[-1][1], timedelta(0)) if self.earlier else None
 
     @property
+    def lost(self) -> bool:
+        """Was it about what is missing, and is that lost?"""
+        return self.became is not None and self.became.lost and self.kind == "condition"
+
+    @property
     def absorbed(self) -> bool:
         """Is it told by another incident, of which it is a part?"""
-        return self.became is not None and not self.became.lost
+        return self.became is not None and not self.lost
 
     @property
     def losses(self) -> Sequence[str]:
@@ -239,7 +244,7 @@ def explanation(incident: Incident) -> str:
         said.append(_ended(incident, incident.until))
     if incident.became is not None:
         told = f"{incident.became.anomaly}, incident {incident.became.id}"
-        said.append(f"What was missing is lost: {told}." if incident.became.lost else f"It is part of {told}.")
+        said.append(f"What was missing is lost: {told}." if incident.lost else f"It is part of {told}.")
     return " ".join(said)
 
 

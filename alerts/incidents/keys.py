@@ -12,6 +12,9 @@ from rules.vocabulary.slices import LOGIN_REFUSED
 
 Key = tuple[Any, ...]
 
+OF_A_RECORD: Final = frozenset({"transaction", "value", "offset"})
+"""Keys by which what is about the same record joins."""
+
 OF_THE_CLUSTER: Final = frozenset(
     {
         "cluster-unreachable",
@@ -118,8 +121,7 @@ def keys_of(event: FindingEvent) -> Iterator[Key]:
             yield "transaction", event.cluster, evidence["txn"]
         if event.anomaly in _OF_AN_INPUT and "seq" in evidence:
             yield OF_AN_INPUT, event.cluster, event.partition, evidence["writer"], evidence["seq"]
-        skipped = evidence.get("skipped")
-        for one in (evidence, *(skipped if isinstance(skipped, list) else ())):
+        for one in (evidence, *_objects(evidence, "skipped"), *_objects(evidence, "values")):
             yield from _records(place, one)
         if event.anomaly in SIGNS_IN_A_LOG and topic:
             yield OF_A_LOG, *place
@@ -158,8 +160,15 @@ def _what(event: FindingEvent) -> Iterator[str]:
 def _records(place: Key, evidence: Mapping[str, Any]) -> Iterator[Key]:
     if isinstance(evidence.get("writer"), int) and isinstance(evidence.get("seq"), int):
         yield "value", *place, evidence["writer"], evidence["seq"]
-    if isinstance(evidence.get("offset"), int) and evidence["offset"] > 0:
-        yield "offset", *place, evidence["offset"]
+    told = evidence.get("offsets")
+    for offset in (evidence.get("offset"), *(told if isinstance(told, list) else ())):
+        if isinstance(offset, int) and offset > 0:
+            yield "offset", *place, offset
+
+
+def _objects(evidence: Mapping[str, Any], name: str) -> Iterator[Mapping[str, Any]]:
+    told = evidence.get(name)
+    return (one for one in (told if isinstance(told, list) else ()) if isinstance(one, dict))
 
 
 def subject_of(event: FindingEvent) -> str:

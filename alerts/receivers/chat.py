@@ -53,7 +53,7 @@ def title(incident: Incident, state: State) -> str:
     if incident.became is None:
         return f"Over: {told}"
     became = incident.became.anomaly
-    return f"Lost, {became}: {told}" if incident.became.lost else f"Part of {became}: {told}"
+    return f"Lost, {became}: {told}" if incident.lost else f"Part of {became}: {told}"
 
 
 def _notice(incident: Incident, state: State) -> str:

@@ -56,7 +56,7 @@ def _lines(incident: Incident, state: State, now: datetime) -> Iterator[Text | P
             yield Text(f"{_at(ended, now)} over after {after}: {told}", style="green")
         else:
             became = f"{incident.became.anomaly} ({incident.became.id[:_ID]})"
-            yield Text(f"{_at(ended, now)} {'lost,' if incident.became.lost else 'part of'} {became}: {told}")
+            yield Text(f"{_at(ended, now)} {'lost,' if incident.lost else 'part of'} {became}: {told}")
         return
     said = Text(f"{_at(now if state == 'worse' else incident.since, now)} ")
     said.append(incident.severity.upper(), style=_STYLE.get(incident.severity, ""))

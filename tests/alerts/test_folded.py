@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from alerts.incidents.grouping import Incidents
-from alerts.incidents.incident import summary
+from alerts.incidents.incident import explanation, summary
 from rules.vocabulary.finding import identity
 from rules.vocabulary.times import micros
 from tests.alerts.findings import NOON
@@ -120,17 +120,16 @@ def test_a_cause_that_never_comes_is_not_waited_for() -> None:
     ],
 )
 def test_a_loss_is_told_also_where_a_sign_of_it_was_told_before(sign: str, loss: str) -> None:
-    """People are told of an incident when it begins, and not of what joins it."""
+    """People are told of an incident when it begins, and not of what joins it. The sign is a part of that then."""
     evidence = {"writer": 7, "seq": 1, "offset": 44}
     seen = told(sign, 1, evidence={"skipped": [evidence]} if "skip" in sign else evidence)
-    lost, elsewhere = told(loss, 1, at=5, evidence=evidence), told(loss, 2, at=5, partition=4, evidence={})
-    (before,), after = standing(seen, now=4), standing(seen, lost, elsewhere, now=6)
-    assert summary(before) == f"{sign} in orders/3 (critical)"
-    assert [summary(one) for one in after] == [
-        summary(before),
-        f"{loss} in orders, 2 places (orders/3, orders/4) (critical)",
-    ]
-    assert not any(one.folded for one in after)
+    lost, elsewhere = told(loss, 1, at=15, evidence=evidence), told(loss, 2, at=15, partition=4, evidence={})
+    (before,), both = standing(seen, now=14), standing(seen, lost, elsewhere, now=16)
+    one, was = sorted(both, key=lambda one: one.absorbed)
+    assert summary(before) == summary(was) == f"{sign} in orders/3 (critical)"
+    assert summary(one) == f"{loss} in orders, 2 places (orders/3, orders/4) (critical)"
+    assert (before.open, was.open, was.absorbed, one.folded) == (True, False, True, {sign: 1})
+    assert f"It is part of {loss}, incident {one.id}." in explanation(was)
 
 
 @pytest.mark.parametrize("skipped", [5, 0])
@@ -232,3 +231,60 @@ def test_nor_is_who_is_stuck_elsewhere_or_was_before_or_says_why_or_once_the_rig
         assert sorted(one.anomaly for one in standing(refused, *more, other)) == both
     large = replace(refused, evidence={"error": "MSG_SIZE_TOO_LARGE", "writer": "writer-3"})
     assert sorted(one.anomaly for one in standing(large, stuck)) == both
+
+
+LOST = {"writer": 7, "seq": 68, "offset": 62}
+SIGNS_OF_IT = [
+    ("inconsistent-offsets", {"offset": 62, "values": [{"writer": 3, "seq": 8}, {"writer": 7, "seq": 68}]}),
+    ("inconsistent-offsets", {"offset": 90, "values": [{"writer": 3, "seq": 8}, {"writer": 7, "seq": 68}]}),
+    ("poll-skip", {"process": 4, "offset": 63, "skipped": [{"writer": 7, "seq": 68, "offset": 62}]}),
+]
+
+
+@pytest.mark.parametrize(("sign", "evidence"), SIGNS_OF_IT)
+@pytest.mark.parametrize("loss", ["lost-write", "vanished-record"])
+@pytest.mark.parametrize("later", [-3, 2, 40])
+def test_a_loss_takes_in_what_was_told_of_the_same_record_before(
+    sign: str, evidence: dict[str, object], loss: str, later: int
+) -> None:
+    """Whoever was told of the sign is told that it has become a loss."""
+    signs = [told(sign, n, at=10, evidence=evidence if n == 1 else {}, counted=12) for n in (1, 2)]
+    lost = told(loss, 1, at=10 + later, evidence=LOST, counted=12 + later)
+    found = standing(*sorted([*signs, lost], key=lambda one: one.counted))
+    one = next(one for one in found if one.anomaly == loss)
+    assert (one.findings, one.folded) == (3, {sign: 2})
+    others = [(one.anomaly, one.open, one.absorbed) for one in found if one.anomaly != loss]
+    assert others == ([(sign, False, True)] if later == 40 else [])
+
+
+@pytest.mark.parametrize(
+    ("of_another", "elsewhere"),
+    [({"writer": 7, "seq": 70, "offset": 64}, False), ({}, True), ({"idempotent": 1}, False)],
+)
+def test_and_nothing_that_was_told_of_another_record_or_log_or_is_worse(
+    of_another: dict[str, int], elsewhere: bool
+) -> None:
+    sign, evidence = SIGNS_OF_IT[0]
+    signs = [
+        told(sign, 1, at=10, evidence=evidence, counted=12),
+        *([told(sign, 2, at=11, partition=8, counted=12)] if elsewhere else []),
+    ]
+    lost = told("lost-write", 1, at=20, evidence=LOST | of_another, counted=22)
+    if "idempotent" in of_another:
+        lost = replace(lost, severity="warning")
+    found = standing(*signs, lost)
+    assert [(one.anomaly, one.folded) for one in found] == [(sign, {}), ("lost-write", {})]
+    assert not any(one.absorbed for one in found)
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_a_value_that_stands_twice_and_an_offset_that_holds_it_beside_another_are_one(order: tuple[int, ...]) -> None:
+    """An acknowledgement told an offset that was one too high."""
+    values = [{"writer": 7, "seq": 381}, {"writer": 9, "seq": 1758}]
+    events = [
+        told("duplicate", (7, 381), at=10, evidence={"writer": 7, "seq": 381, "offsets": [10982, 10983]}),
+        told("inconsistent-offsets", 10983, at=10, evidence={"offset": 10983, "values": values}),
+    ]
+    first, second = (events[n] for n in order)
+    (one,) = standing(first, replace(second, counted=NOON + 20 * S))
+    assert (one.anomaly, one.folded) == (first.anomaly, {second.anomaly: 1})
