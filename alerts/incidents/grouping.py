@@ -9,7 +9,8 @@ What is grouped:
 - A violation joins the incident that is named for its anomaly, of its severity and topic, while that goes on,
   whatever the partition; else one that concerns the same transaction, value or offset; else one of the same log
   within `AFTER` of it, where both tell of the log's order; else, where it tells of a record that is not as ours are,
-  one of such in another topic within `AFTER` of it; else it begins one. What tells of groups' committed offsets joins
+  one of such in another topic within `AFTER` of it, and likewise where it tells of one that was shown before it was
+  committed, or never was; else it begins one. What tells of groups' committed offsets joins
   first of all what told of such within `AFTER`, or takes it in where it was milder, and so does what a transform of
   such a group has reflected twice, at any time where its group's commits of that are told to be gone. A loss joins
   that of a loss alone, and takes in what told of the same record by the order of its log, and of no other partition.
@@ -34,7 +35,7 @@ What is grouped:
 - Of a suspicion, too, nobody is told for `SHORTLY`: one that is over by then has never been an incident, nor has what
   was missing, and is told as a loss by then.
 - What one log's order was like when an incident told of it that is over, as a rebuild of the state may find later, is
-  counted there.
+  counted there, and so is a cycle of the time of an incident that told what was shown too early.
 - What is only classified, and what the policy allows, is counted. That a topic was made anew is said with what was
   found about then.
 
@@ -69,6 +70,7 @@ from alerts.incidents.group import Group
 from alerts.incidents.incident import LOSSES, Became, Incident, Names, nameless
 from alerts.incidents.judged import is_condition, judged
 from alerts.incidents.keys import (
+    EXPOSED,
     IN_A_MOMENT,
     NAMED_FOR,
     OF_A_GROUP,
@@ -77,7 +79,9 @@ from alerts.incidents.keys import (
     OF_AN_INPUT,
     OF_GROUPS,
     REFLECTED,
+    SHOWN_TOO_EARLY,
     SIGNS_IN_A_LOG,
+    SIGNS_OF_EXPOSURE,
     TELLS,
     Key,
     is_refused,
@@ -267,7 +271,11 @@ class Incidents:
             number = self._by_key.get(("finding", event.implied_by))
             if number is not None and self._is_over(number, event):
                 return number
-        number = self._by_key.get((OF_A_LOG, *place_of(event))) if event.anomaly in SIGNS_IN_A_LOG else None
+        number = None
+        if event.anomaly in SIGNS_IN_A_LOG:
+            number = self._by_key.get((OF_A_LOG, *place_of(event)))
+        elif event.anomaly in SIGNS_OF_EXPOSURE:
+            number = self._by_key.get((EXPOSED, event.cluster))
         if number is None or not self._is_over(number, event):
             return None
         past = self._groups[number]
@@ -299,6 +307,8 @@ class Incidents:
             free = False  # the next one of its name may be elsewhere, or have nothing to do with it
         elif key[0] == OF_A_GROUP and event.anomaly == REFLECTED != group.first.anomaly:
             free = False  # that a group reflects something twice says nothing of its commits
+        elif key[0] == EXPOSED and group.first.anomaly not in SHOWN_TOO_EARLY:
+            free = False  # a cycle, or an input that is reflected twice, may have another cause
         else:
             free = known is None or known == number or not self._goes_on(known, event)
         if free and (len(group.keys) < LINKS or key[0] == "group" or event.event == "opened"):

@@ -59,7 +59,13 @@ OF_A_GROUP: Final = "offsets of a group"
 OF_AN_INPUT: Final = "input"
 FOREIGN: Final = "foreign records"
 """Somebody else who writes into one probe topic writes into the others as well."""
-IN_A_MOMENT: Final = (OF_A_LOG, OF_GROUPS, OF_A_GROUP, FOREIGN)
+EXPOSED: Final = "what was not committed"
+"""A leader whose last stable offset is wrong, or who leaves aborted transactions out of what it tells, shows readers
+records of many, in all topics. What a transform wrote for nothing is shown beside what it wrote then."""
+SHOWN_TOO_EARLY: Final = frozenset({"G1a", "dirty-read", "precommitted-read", "zombie-write"})
+SIGNS_OF_EXPOSURE: Final = frozenset({"G1c-process", "G1c-realtime"})
+"""A cycle through such a record is found up to minutes later."""
+IN_A_MOMENT: Final = (OF_A_LOG, OF_GROUPS, OF_A_GROUP, FOREIGN, EXPOSED)
 """Keys by which only what is found about the same time joins: another fault may follow."""
 SIGNS_IN_A_LOG: Final = frozenset(
     {
@@ -127,6 +133,10 @@ def keys_of(event: FindingEvent) -> Iterator[Key]:
             yield OF_A_LOG, *place
         if event.anomaly == "corrupted-record":
             yield FOREIGN, event.cluster
+        if event.anomaly in SHOWN_TOO_EARLY | SIGNS_OF_EXPOSURE:
+            yield EXPOSED, event.cluster
+        if event.anomaly in SHOWN_TOO_EARLY or event.anomaly == REFLECTED:
+            yield EXPOSED, event.cluster, event.topic_id
 
 
 def _committed(event: FindingEvent) -> Iterator[Key]:

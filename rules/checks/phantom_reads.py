@@ -24,7 +24,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from rules.arrays.columns import OK, START, Columns, Runs
-from rules.arrays.intervals import Bools, Ints, distinct, heads, indices, numbered
+from rules.arrays.intervals import Bools, Ints, among, distinct, each, heads, indices, numbered
 from rules.kept.check import Asked, Check, News, Passage
 from rules.kept.chunks import Chunks
 from rules.kept.report import Report
@@ -75,17 +75,27 @@ def unsent_in(state: State) -> Polls:
     return Polls() if own is None else own.unsent
 
 
+def committed_unsent_in(state: State) -> Polls:
+    """Those of them that readers at read_committed polled."""
+    own: Phantoms | None = state.checks.get(CHECK.name)
+    if own is None or not len(own.unsent):
+        return Polls()
+    return take(own.unsent, indices(~among(own.unsent.process, own.uncommitted)))
+
+
 def _keep(chunks: Chunks, writer: int, one: Record) -> None:
     chunks.put(record_name(writer), _FORM.pack(*one))
 
 
 @dataclass(slots=True)
 class Phantoms:
-    """`unsent`: polls of which no send is known yet, at most `KEPT` and `STRANGERS_KEPT`. `silent`: [writer, process]
-    of the newest `SILENT_KEPT` that said that they began. `lost`: writers of whose log something is missing for good,
-    until the next step tells their records so."""
+    """`unsent`: polls of which no send is known yet, at most `KEPT` and `STRANGERS_KEPT`; `uncommitted`: the processes
+    among those that polled at read_uncommitted. `silent`: [writer, process] of the newest `SILENT_KEPT` that said that
+    they began. `lost`: writers of whose log something is missing for good, until the next step tells their records
+    so."""
 
     unsent: Polls = field(default_factory=Polls)
+    uncommitted: list[int] = field(default_factory=list)
     silent: list[list[int]] = field(default_factory=list)
     lost: list[int] = field(default_factory=list)
 
@@ -144,6 +154,8 @@ def _note_polls(own: Phantoms, new: News) -> None:
     beyond = polled.take(polled.seq + polled.length - 1 > highest[inverse])
     if len(beyond):
         own.unsent = concat(own.unsent, polls_of(new.columns, beyond))
+        at_will = beyond.row[~new.columns.committed_only[beyond.row]]
+        own.uncommitted += [number for number in each(new.columns.process[at_will]) if number not in own.uncommitted]
 
 
 def _note_places(chunks: Chunks, placed: Places) -> None:
@@ -188,6 +200,7 @@ def fold(own: Phantoms, passage: Passage) -> None:
     own.unsent = take(
         polled, np.append(here, _highest(polled, indices(known.strange[inverse]), STRANGERS_KEPT, report))
     )
+    own.uncommitted = [number for number in own.uncommitted if (own.unsent.process == number).any()]
 
 
 def _highest(polled: Polls, rows: Ints, most: int, report: Report) -> Ints:

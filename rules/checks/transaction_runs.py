@@ -201,7 +201,7 @@ def arrive(own: Outcomes, new: News) -> Written:
         _alone(columns, row),
         columns.invoked[row],
         columns.completed[row],
-        _ended(columns)[row],
+        ended(columns)[row],
         columns.boot[row],
         _coded(own.names, columns, "transactional_id", row),
         said[row].astype(np.int64),
@@ -238,7 +238,7 @@ def _alone(columns: Columns, rows: Ints) -> Ints:
     return one[rows].astype(np.int64)
 
 
-def _ended(columns: Columns) -> Ints:
+def ended(columns: Columns) -> Ints:
     """When each row's commit was invoked, by its boot's monotonic clock; -1 where none was."""
     ended = integers(columns.arrays["mono_end_invoked"])
     if columns.tells("txn_intent"):

@@ -16,6 +16,7 @@ from rules.checks import (
     aborted_reads,
     altered_records,
     committed_offsets,
+    dirty_reads,
     duplicates,
     fences,
     hanging_transactions,
@@ -74,6 +75,7 @@ CHECKS: Final[tuple[Check[Any], ...]] = (
     late_evidence.CHECK,
     unsafe_settings.CHECK,
     registers.CHECK,
+    dirty_reads.CHECK,  # before the two that keep what it compares take the new rows in
     phantom_reads.CHECK,
     losses.CHECK,  # before whatever needs to know what was polled, and which operations turned out visible
 )

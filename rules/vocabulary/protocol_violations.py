@@ -101,6 +101,23 @@ PROTOCOL_VIOLATIONS: Final = (
         ),
     ),
     violation(
+        "dirty-read",
+        "at once",
+        "An ok poll at read_committed returned a value of a transaction whose commit was invoked later.",
+        "the transaction, the reader and its operation, the value, how much too early it was",
+        form(
+            TXN,
+            PROCESS,
+            OP,
+            *VALUE,
+            OFFSET,
+            Field("early_by_s", "float", "s", "from the end of the poll to the invocation of the commit"),
+            Field("txn_process", "int", "process", "whose transaction it is"),
+            Field("txn_op", "int", "operation", "its operation"),
+            subject=("txn", "process", "op"),
+        ),
+    ),
+    violation(
         "replaced-cluster",
         "at once",
         "Another cluster answers at the probes' addresses: what was acknowledged in the one before is not there.",

@@ -288,3 +288,48 @@ def test_a_value_that_stands_twice_and_an_offset_that_holds_it_beside_another_ar
     first, second = (events[n] for n in order)
     (one,) = standing(first, replace(second, counted=NOON + 20 * S))
     assert (one.anomaly, one.folded) == (first.anomaly, {second.anomaly: 1})
+
+
+SHOWN = {"writer": 7, "seq": 685, "offset": 8817, "txn": 5, "process": 396}
+
+
+def test_what_was_shown_before_it_was_committed_is_one_incident_in_all_topics() -> None:
+    """Of one leader that gives a wrong last stable offset for some seconds."""
+    reflected = {"writer": 3, "seq": 1, "input_offset": 6568, "group": "g", "process": 5, "op": 4}
+    events = [
+        told("G1a", (7, 685), at=10, evidence=SHOWN),
+        told("zombie-write", (9, 98), at=10, evidence={"process": 9, "writer": 8, "seq": 2175, "txn": 38}),
+        told("dirty-read", (6, 396, 3), at=11, evidence={"txn": 6, "writer": 7, "seq": 690}, topic="outputs"),
+        told("eos-violation", (3, 1), at=12, evidence=reflected, topic="outputs"),
+        told("G1c-realtime", 44, at=20, topic="", partition=-1, counted=24),
+    ]
+    (one,) = standing(*events)
+    assert one.anomaly == "G1a"
+    assert one.folded == {"zombie-write": 1, "dirty-read": 1, "eos-violation": 1, "G1c-realtime": 1}
+    late = replace(events[-1], counted=NOON + 2_000 * S)
+    (one,) = standing(*events[:-1], late)  # the search for cycles is minutes behind
+    assert (one.open, one.folded["G1c-realtime"]) == (False, 1)
+
+
+@pytest.mark.parametrize(
+    ("anomaly", "at", "topic"),
+    [
+        ("dirty-read", 90, "outputs"),
+        ("eos-violation", 12, "others"),
+        ("G1c-realtime", 90, ""),
+        ("G1c", 12, ""),
+        ("poll-skip", 12, "orders"),
+    ],
+)
+def test_and_what_is_of_another_time_or_another_kind_is_another(anomaly: str, at: int, topic: str) -> None:
+    first = told("G1a", (7, 685), at=10, evidence=SHOWN)
+    other = told(anomaly, 1, at=at, topic=topic, partition=0 if topic else -1, evidence={"group": "g"})
+    assert {one.anomaly for one in standing(first, other)} == {"G1a", anomaly}
+
+
+@pytest.mark.parametrize("first", ["G1c-realtime", "eos-violation"])
+def test_what_may_have_another_cause_names_no_incident_of_what_was_shown(first: str) -> None:
+    before = told(first, 1, at=5, topic="outputs", evidence={"group": "g"})
+    shown = [told("G1a", 1, at=10, topic="outputs"), told("dirty-read", 2, at=11, topic="orders")]
+    found = standing(before, *shown)
+    assert [(one.anomaly, one.folded) for one in found] == [(first, {}), ("G1a", {"dirty-read": 1})]

@@ -22,6 +22,7 @@ from tests.rules import test_cases as cases
 from tests.rules import test_classified as classified
 from tests.rules import test_committed_offsets as commits
 from tests.rules import test_cycles as cycles
+from tests.rules import test_dirty_reads as dirty_reads
 from tests.rules import test_fates as fates
 from tests.rules import test_foreign_commits as foreign_commits
 from tests.rules import test_registers as register_cases
@@ -160,6 +161,7 @@ HISTORIES: Final[dict[str, Callable[[], Judged]]] = {
     "phantom-read": finished(fates.phantom),
     "torn-transaction": observed(torn, transactions.Log, seconds=0),
     "zombie-write": finished(fates.committed_after_its_successor_began),
+    "dirty-read": finished(dirty_reads.shown_too_early, dirty_reads.Host),
     "offset-regression": finished(observed_after(commits.went_back)),
     "lost-commit": finished(observed_after(commits.dropped)),
     "foreign-commit": finished(observed_after(foreign_commits.too_high)),

@@ -124,6 +124,19 @@ def _is_zombie(log: Log, part: Part) -> bool:
     return any(begun < p.row.completed < ended for p in inits if p.row.process != part.row.process)
 
 
+def dirty_read(log: Log) -> Iterator[Found]:
+    for part in log.parts:
+        row = part.row
+        asked = row.end_invoked if row.f == "txn" and row.type != "fail" and row.txn_intent == "commit" else None
+        if asked is None or row.txn is None:
+            continue
+        sent = {record.value for record in part.sent}
+        for reader in log.parts:
+            early = reader.ok and reader.committed_only and reader.row.completed < asked
+            if early and any(record.value in sent for record in reader.polled if record.value is not None):
+                yield "dirty-read", (row.txn, *reader.operation)
+
+
 def misleading_error(log: Log) -> Iterator[Found]:
     shown = shown_values(log)
     for part in log.parts:
@@ -304,6 +317,7 @@ FATES: tuple[Callable[[Log], Iterator[Found]], ...] = (
     phantom_read,
     torn_transaction,
     zombie_write,
+    dirty_read,
     misleading_error,
     eos_violation_twice,
     vanished_or_late,

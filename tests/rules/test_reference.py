@@ -56,6 +56,7 @@ COMPARED = {
     "phantom-read",
     "torn-transaction",
     "zombie-write",
+    "dirty-read",
     "misleading-error",
     "eos-violation",
     "vanished-record",

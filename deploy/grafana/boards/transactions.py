@@ -27,8 +27,8 @@ OUTCOMES: Final = (
     ("indefinite", "of unknown outcome"),
 )
 OF_TRANSACTIONS: Final = (
-    'anomaly=~"G0.*|G1.*|torn-transaction|precommitted-read|hanging-transaction|unrecovered-transaction|zombie-write'
-    '|unfenced-zombie|eos-violation|lost-commit"'
+    'anomaly=~"G0.*|G1.*|torn-transaction|dirty-read|precommitted-read|hanging-transaction|unrecovered-transaction'
+    '|zombie-write|unfenced-zombie|eos-violation|lost-commit"'
 )
 
 

@@ -160,7 +160,7 @@ DRILLS: Final = (
         name="lso-off-by-one",
         what="Records past the last stable offset are handed out.",
         seen_in="Redpanda 3036",
-        must=(found("G1a", "precommitted-read", "G1c"),),
+        must=(found("G1a", "precommitted-read", "G1c"), found("dirty-read")),
         may=ORDER | {"G1a", "precommitted-read", "G1c"},
         probes=TRANSACTIONS,
         play=lambda: OneLie(ReadUncommitted(READER), at_once=True),
