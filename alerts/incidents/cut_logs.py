@@ -4,11 +4,11 @@ A leader that lacks records, by an unclean election or with an older disk, cuts 
 has a dozen names in each topic: readers go back, offsets hold two values, commits are gone. Who was woken by it knows
 that already. So what the cut of a log explains is folded under the one `log-truncation` of its cluster.
 
-Each finding stays one, with its evidence. A sign (`SIGNS`) joins where it was found in a log that was cut, and
+Each finding stays one, with its evidence. A sign (`SIGNS`) joins where it was found at an offset that was cut off, and
 anywhere in the cluster about when one was cut: groups' offsets and transforms' outputs are kept in other partitions.
 Records that are lost (`LOST`), and those that may be (`MISSING`), join only where they were in a log that was cut; a
-loss elsewhere is told for itself. A log that ends too low, and to which nobody has written since, was cut as well
-(`UNWRITTEN`).
+loss elsewhere is told for itself, and so is one of what was written behind the old end, a minute after the cut. A log
+that ends too low, and to which nobody has written since, was cut as well (`UNWRITTEN`).
 A log that was cut gives its offsets again for as long as it grows through its old range, hours where it was long: that
 an offset there holds two values, what was lost and what is there now, was said with the cut (`CutLogs.said`), and so
 were differences between a reading before it and one after it, whenever the two are compared. A reader that went back
@@ -119,13 +119,23 @@ class CutLogs:
 
     def holds(self, event: FindingEvent) -> bool:
         """Is this finding one of them, or does it follow from them?"""
+        here = place_of(event) in self.places
         if event.anomaly in LOST:
-            return event.at >= self.first - READ_BEFORE and place_of(event) in self.places
-        if event.anomaly in SIGNS and place_of(event) in self.places:
-            return event.at >= self.first - BEFORE
+            return here and event.at >= self.first - READ_BEFORE and (self.near(event.at) or self._gave_up(event))
+        if event.anomaly in SIGNS and here and event.at >= self.first - BEFORE and self._gave_up(event):
+            return True
         if event.anomaly in MISSING:
-            return place_of(event) in self.places and self.near(event.at)
+            return here and self.near(event.at)
         return (event.anomaly in (TRUNCATION, UNWRITTEN) or event.anomaly in SIGNS) and self.near(event.at)
+
+    def _gave_up(self, event: FindingEvent) -> bool:
+        """Is it about an offset that was cut off? What is lost behind those, once the log goes on, is another loss."""
+        if place_of(event) not in self.again:
+            return True  # nobody told which they are
+        absent = event.evidence.get("absent")
+        offset = event.evidence.get("offset", absent.get("offset") if isinstance(absent, dict) else None)
+        first, last = self.again[place_of(event)]
+        return isinstance(offset, int) and first <= offset <= last
 
     def near(self, at: datetime) -> bool:
         """Is this log time about when a log was cut?"""

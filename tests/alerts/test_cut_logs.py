@@ -164,6 +164,37 @@ def test_what_happens_in_a_cut_log_while_it_is_told_joins_and_afterwards_begins_
     assert len(standing(cut(9, at=6.0), told("inconsistent-offsets", 1, at=2_000))) == 2
 
 
+OLD = {"offset": 500}
+NEW = {"offset": 901}
+TORN = {"txn": 7, "absent": {"topic": "orders", "partition": 3, "writer": 7, "seq": 1, "offset": 500}}
+
+
+@pytest.mark.parametrize(
+    ("anomaly", "at", "evidence", "joins"),
+    [
+        ("lost-write", 100, OLD, True),
+        ("lost-write", 100, NEW, False),
+        ("lost-write", 60, NEW, True),
+        ("vanished-record", 100, NEW, False),
+        ("torn-transaction", 100, TORN, True),
+        ("torn-transaction", 100, TORN | {"absent": {"offset": 950}}, False),
+        ("nonlinearizable-register", 60, {}, True),
+        ("nonlinearizable-register", 100, {}, False),
+        ("nonmonotonic-poll", 100, OLD, True),
+        ("nonmonotonic-poll", 100, NEW, False),
+        ("lost-commit", 100, {"group": "g", "committed": 300}, False),
+        ("eos-violation", 100, {"group": "g", "input_offset": 300}, False),
+    ],
+)
+def test_what_happens_to_what_was_written_after_a_cut_is_told(
+    anomaly: str, at: int, evidence: dict[str, Any], joins: bool
+) -> None:
+    """A broker that loses writes after its bad restart must call somebody, however long the cut is told of."""
+    held = told("lost-write", 1, at=20, evidence={"offset": 700})
+    found = standing(long_cut(at=6.0), held, told(anomaly, 5, at=at, evidence=evidence))
+    assert [one.anomaly for one in found] == ([CUT] if joins else [CUT, anomaly])
+
+
 def grown_over(offset: int, *, at: float, values: int = 2, more: int = 0, **where: Any) -> FindingEvent:
     """An offset that holds several values."""
     held = [{"writer": 1, "seq": seq} for seq in range(values)]

@@ -266,7 +266,7 @@ DRILLS: Final = (
         " success, although the next life of its transactional id has begun.",
         seen_in="KIP-98",
         must=(found("zombie-write"),),
-        may=ORDER,
+        may=ORDER | {"dirty-read"},  # what stands outside of any transaction shows at once
         probes=ONLY_SCRIPTED,
         play=lambda: Zombie(Unfenced(Where(client_id="offsetwatch-transactions-old"), armed=False)),
     ),
