@@ -46,8 +46,9 @@ _ZERO: Final = "spurious-zero-offset"
 TELLS: Final = {"foreign-commit": "told", "lost-commit": "told", "offset-regression": "after"}
 """Where the evidence of a finding about a group's offset has the offset that was told: one that was set from outside is
 one fact with three names."""
-NAMED_FOR: Final = tuple(TELLS)
-"""The name that such an incident has of those that are found at one moment: the first of these."""
+NAMED_FOR: Final = (*TELLS, "dirty-read", "zombie-write", "precommitted-read")
+"""The name that such an incident has of those that are found at one moment: the first of these. What was shown before
+it was committed has none of them where some of it was aborted (`G1a`)."""
 REFLECTED: Final = "eos-violation"
 LOST_COMMIT: Final = "lost-commit"
 _OF_AN_INPUT: Final = frozenset({"duplicate", REFLECTED})

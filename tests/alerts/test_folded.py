@@ -333,3 +333,11 @@ def test_what_may_have_another_cause_names_no_incident_of_what_was_shown(first: 
     shown = [told("G1a", 1, at=10, topic="outputs"), told("dirty-read", 2, at=11, topic="orders")]
     found = standing(before, *shown)
     assert [(one.anomaly, one.folded) for one in found] == [(first, {}), ("G1a", {"dirty-read": 1})]
+
+
+def test_of_what_is_found_at_one_moment_the_aborted_read_names_it() -> None:
+    names = ("zombie-write", "dirty-read", "G1a")
+    incidents = Incidents()
+    incidents.take([told(name, n, at=10, evidence={"txn": n}, counted=12) for n, name in enumerate(names)])
+    (one,) = incidents.at(NOON + 13 * S)
+    assert (one.anomaly, one.folded) == ("G1a", {"zombie-write": 1, "dirty-read": 1})
