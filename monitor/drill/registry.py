@@ -58,6 +58,7 @@ TABLE: Final = (
     "indefinite-not-leader",
     "exposed-abort",
     "lso-off-by-one",
+    "dirty-read",
     "rewind-in-transaction",
     "commit-says-invalid-state",
     "lost-in-transaction",

@@ -26,7 +26,8 @@ from monitor.drill.lies.fetch import (
     with_header,
 )
 from monitor.drill.lies.plays import OneLie
-from monitor.drill.proxy import ONCE, Where
+from monitor.drill.lies.produce import SlowProduceResponse
+from monitor.drill.proxy import ONCE, Lie, Where
 from probes.running.supervisor import Spec
 
 READER: Final = Where(client_id="offsetwatch-reader-1")
@@ -35,6 +36,19 @@ HELD: Final = Where(client_id="offsetwatch-reader-held-1", topic="*-records", pa
 OF_A_GROUP: Final = Where(client_id="offsetwatch-reader-group-1", topic="*-records", partitions={0})
 READERS: Final = Where(client_id="offsetwatch-reader-*", topic="*-records", partitions={0})
 TRANSACTIONS: Final = {"transaction": {"count": 1, "rate": 5.0, "abort_share": 0.5, "timeouts": [10.0]}}
+
+
+COMMITS: Final = {"transaction": {"count": 1, "rate": 5.0, "abort_share": 0.0, "timeouts": [10.0]}}
+
+
+class Exposed(OneLie):
+    """What open transactions wrote is shown to a reader at read_committed."""
+
+    def __init__(self) -> None:
+        super().__init__(ReadUncommitted(READER), at_once=True)
+
+    def lies(self) -> Sequence[Lie]:
+        return [self.lie, SlowProduceResponse(Where(client_id="offsetwatch-transactions-*"), seconds=1.0)]
 
 
 class VanishedTail(OneLie):
@@ -160,10 +174,20 @@ DRILLS: Final = (
         name="lso-off-by-one",
         what="Records past the last stable offset are handed out.",
         seen_in="Redpanda 3036",
-        must=(found("G1a", "precommitted-read", "G1c"), found("dirty-read")),
-        may=ORDER | {"G1a", "precommitted-read", "G1c"},
+        must=(found("G1a", "precommitted-read", "G1c"),),
+        may=ORDER | {"G1a", "dirty-read", "precommitted-read", "G1c"},
         probes=TRANSACTIONS,
         play=lambda: OneLie(ReadUncommitted(READER), at_once=True),
+    ),
+    Drill(
+        name="dirty-read",
+        what="Records past the last stable offset are handed out, of transactions that commit in the end; their"
+        " producer waits a second for each acknowledgement.",
+        seen_in="Redpanda 3036",
+        must=(found("dirty-read"),),
+        may=ORDER | {"G1c", "G1c-process", "G1c-realtime"},
+        probes=COMMITS,
+        play=Exposed,
     ),
     Drill(
         name="filtered-fetch",

@@ -11,7 +11,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from monitor.drill.proxy import CLOSE, DROP, PASS, Answer, Api, Decision, Exchange, Lie, Place
+from monitor.drill.proxy import CLOSE, DROP, PASS, Answer, Api, Decision, Delay, Exchange, Lie, Place
 from monitor.drill.proxy.edits import acknowledged, answer, change_acknowledged, change_produced, produced
 from monitor.drill.proxy.records import Batch, batch_of
 from probes.records.tag import Encoder, read
@@ -208,6 +208,22 @@ class LateProduceResponse(Lie):
         while not self.lost.is_set():
             await asyncio.sleep(0.05)
         return CLOSE
+
+
+@dataclass(eq=False, kw_only=True)
+class SlowProduceResponse(Lie):
+    """Each answer to a Produce comes `seconds` late: a producer that waits for them commits so much later."""
+
+    apis = frozenset({Api.PRODUCE})
+
+    seconds: float
+
+    async def on_response(self, exchange: Exchange) -> Decision:
+        if not self.turn():
+            return PASS
+        if not self.acts:
+            self.did("kept an acknowledgement", exchange, seconds=self.seconds)
+        return Delay(self.seconds)
 
 
 @dataclass(eq=False, kw_only=True)
