@@ -32,7 +32,7 @@ import orjson
 
 from rules.arrays import intervals
 from rules.arrays.columns import FAIL, INFO, OK, TXN, Runs
-from rules.arrays.intervals import EMPTY, Bools, Ints, among, each, indices, numbered
+from rules.arrays.intervals import EMPTY, Bools, Ints, each, indices
 from rules.checks import absent_values, given_up, losses, partial_reads, set_aside, transaction_runs, zombie_writes
 from rules.checks.absent_values import Absent
 from rules.checks.transaction_evidence import note_next, of_row
@@ -143,15 +143,14 @@ def _awaits_lives(rows: Written) -> Bools:
 def _judge_zombies(own: Outcomes, passage: Passage, ripe: Bools) -> None:
     """Judge those that are visible, once all inits that had returned before their commits are known. Of one that was
     never invoked that is its own process's, which may come after it."""
-    rows, processes = own.written, passage.state.processes
+    rows = own.written
     through = passage.end if passage.finished else passage.gate.told_through()
     ready = indices(ripe & _awaits_lives(rows) & ((rows.at <= through) | (rows.ended < 0)))
     if not passage.finished:
-        awaited = [number for number in each(rows.process[ready]) if number in processes and processes[number].ahead]
-        ready = ready[(rows.at[ready] <= through) | ~among(rows.process[ready], awaited)]
-        numbers, which = numbered(rows.process[ready])
-        through_of = np.array([zombie_writes.here_through(passage.state, one) for one in numbers.tolist()], np.int64)
-        ready = ready[(through_of[which] >= rows.at[ready]) | (rows.ended[ready] >= 0)]
+        never = rows.ended[ready] < 0
+        known = [zombie_writes.is_known(passage.state, rows, i, through) for i in ready[never].tolist()]
+        never[never] = ~np.array(known, bool)
+        ready = ready[~never]
     few = take(rows, ready)
     for k in zombie_writes.suspects(own, passage.state, few).tolist():
         why = zombie_writes.fenced(own, passage.state, few, k)

@@ -64,11 +64,18 @@ def fenced(own: Outcomes, state: State, rows: Written, i: int) -> Fenced | None:
     )
 
 
-def here_through(state: State, process: int) -> int:
-    """Through when is all that a process had done in the log, or known to be missing? Without its commit a transaction
-    may be told before it is known that the rest is missing."""
-    one = state.processes.get(process)
-    return FOREVER if one is None or one.complete or one.lost else one.marked
+def is_known(state: State, rows: Written, i: int, through: int) -> bool:
+    """Is all in the log, or known to be missing, that the process of row `i` may have done for its commit? `through`:
+    the log time up to which everybody's log is here. Without its commit a transaction may be told before it is known
+    that the rest is missing; what is missing of before it began is no part of it."""
+    one, began, at = state.processes.get(int(rows.process[i])), int(rows.invoked[i]), int(rows.at[i])
+    if one is None:
+        return True
+    if one.ahead and one.ahead[-1][2] >= began and at > through:
+        return False
+    if one.complete or one.lost:
+        return True
+    return at <= one.marked or bool(one.ahead and one.ahead[-1][2] < began and at <= one.ahead[-1][3])
 
 
 def _is_missing(state: State, process: int, start: int, end: int) -> bool:

@@ -14,7 +14,7 @@ from rules.engine.order import KINDS
 from rules.kept.state import load
 from rules.settling.transactional_ids import KEPT, NAME, inits
 from rules.vocabulary.slices import Run
-from tests.rules.histories import History, Store, found, number
+from tests.rules.histories import History, Store, found, number, without
 
 W = number("w")
 Findings = set[tuple[str, tuple[int | str, ...]]]
@@ -259,6 +259,31 @@ def test_the_first_rows_of_one_that_never_committed_may_come_after_all_others() 
     store.feed([late])
     store.feed([h.mark(4.0)])
     assert found(store.findings) == ZOMBIE
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_a_row_that_is_missing_matters_where_it_may_tell_of_the_commit(before: bool) -> None:
+    """It is refused, and its process never heard of again."""
+    h, store = History(), Store()
+    h.assign("r")
+    life(h, "first", 1)
+    h.mark(1.0)
+    missing = h.send("first", 0, at=50)
+    h.send("first", 30, at=49)
+    h.mark(1.0)
+    transaction(h, "first", None, "info", polled=False)
+    missing = missing if before else h.send("first", 40, at=48)
+    h.poll("r", [("w", 0, 2, 0)])
+    h.send("first", 41, at=47)
+    h.mark(1.0)
+    h.processes.remove("first")
+    for i in range(40):
+        h.send("other", 1 + i, at=51 + i)
+        h.mark(1.0)
+    for row in without(h.rows, [missing]):
+        store.feed([row])
+    zombies = [one.subject for one in store.findings if one.anomaly == "zombie-write"]
+    assert zombies == ([(number("first"), 9)] if before else [])
 
 
 def of_several_successors(h: History) -> Findings:
