@@ -13,7 +13,8 @@ A value whose write certainly failed was exposed (`G1a`), and vanished nowhere.
 "Before" is concluded within one boot's monotonic clock (in a file: its own time), and between boots when the gap
 exceeds `rules.audit.readings.SKEW_BOUND`. A pass proves a hole only where a reader went over it in an ok operation at
 read_committed that no rebalance can have moved: in assign mode, or in a poll before which its client said where it
-stood. And only where the log start, observed after it, is not above the offset: retention sends a reader forward.
+stood. And only where the log start, as it was observed first after it, is not above the offset: retention sends a
+reader forward, and what it removes later it says nothing of.
 """
 
 from __future__ import annotations
@@ -33,7 +34,6 @@ from rules.arrays.columns import (
     ASSIGN,
     CLOSE,
     FAIL,
-    OFFSETS,
     POLL,
     REVOKE,
     SUBSCRIBE,
@@ -43,7 +43,7 @@ from rules.arrays.columns import (
 )
 from rules.arrays.intervals import Ints, indices
 from rules.audit.leader_epochs import epoch_of, epochs_around
-from rules.audit.readings import Excerpt, Read, Readings
+from rules.audit.readings import Excerpt, Read, Readings, around_each_log_start
 from rules.vocabulary.finding import Finding
 from rules.vocabulary.slices import Place
 
@@ -53,8 +53,8 @@ SHOWN: Final = 100
 
 def concerns(rows: pa.Table, ranges: Sequence[tuple[int, int]]) -> pa.Array:
     """Which rows of a partition `explain` needs for these ranges [start, end): a mask. Those that polled there or went
-    over it, those that sent there, or nobody knows where, those that begin or end a reader's hold, and the highest and
-    the newest log start that observers saw."""
+    over it, those that sent there, or nobody knows where, those that begin or end a reader's hold, and the first and
+    the last of each log start that observers saw."""
     readings = Readings(rows)
     columns, first, last = readings.columns, readings.first, readings.last
     low = np.where(columns.position_before >= 0, np.minimum(columns.position_before, first), first)
@@ -63,9 +63,7 @@ def concerns(rows: pa.Table, ranges: Sequence[tuple[int, int]]) -> pa.Array:
     reads = columns.where(POLL, TXN) & (first >= 0) & intervals.touched(*wanted, low, high)
     others = np.asarray((columns.type == FAIL) & (_sent(columns) > 0))
     others |= columns.where(ASSIGN, SUBSCRIBE, REVOKE, CLOSE)
-    seen = indices(columns.where(OFFSETS) & (columns.log_start >= 0))
-    if len(seen):
-        others[seen[[columns.log_start[seen].argmax(), columns.invoked[seen].argmax()]]] = True
+    others[around_each_log_start(columns)] = True
     sent = columns.sent
     there = (sent.offset < 0) | intervals.touched(*wanted, sent.offset, sent.offset + sent.length)
     others[sent.row[there]] = True
@@ -88,7 +86,7 @@ def explain(readings: Readings, place: Place, start: int, end: int, *, finished:
     findings: list[Finding] = []
     counts: Counter[str] = Counter()
     shown: dict[str, int] = {}
-    for first, length, differences in _differences(readings, excerpt, max(start, readings.log_start)):
+    for first, length, differences in _differences(readings, excerpt, start):
         kind = differences(first)[0]
         for offset in range(first, first + max(0, min(length, SHOWN - counts[kind]))):
             name, subject, message, evidence, at = differences(offset)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -30,16 +30,18 @@ from rules.arrays.columns import (
     Columns,
     Runs,
     from_table,
+    integers,
     irregulars,
     said_to_stand_here,
 )
-from rules.arrays.intervals import EMPTY, Ints, among, indices
+from rules.arrays.intervals import EMPTY, Ints, among, each, indices
 from rules.kept.chunks import values
 from rules.settling import strangers
 from rules.vocabulary.objectives import SECOND
 
 SKEW_BOUND: Final = 300 * SECOND
 """Microseconds by which the clocks of two boots are taken to differ at most."""
+_NEVER: Final = 2**62
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +100,33 @@ class Excerpt:
         return intervals.subtract_grouped(intervals.merge_grouped(self.over_read, self.over_start, self.over_end), had)
 
 
+class _Steps(NamedTuple):
+    """A number as it was told at some times, in their order."""
+
+    at: Ints
+    told: Ints
+    highest: Ints
+
+    @classmethod
+    def of(cls, at: Ints, told: Ints) -> _Steps:
+        order = at.argsort(kind="stable")
+        return cls(at[order], told[order], np.maximum.accumulate(told[order]))
+
+    def around(self, times: Ints) -> tuple[Ints, Ints]:
+        """The highest up to each time, -1 for none, and the first after it, `_NEVER` for none."""
+        next_ = self.at.searchsorted(times, side="right")
+        return np.append(-1, self.highest)[next_], np.append(self.told, _NEVER)[next_]
+
+
+class _Observed(NamedTuple):
+    """The log start as the observers of one boot told it, by the boot's monotonic clock (None where not all of them
+    tell theirs) and by its wall clock."""
+
+    boot: int
+    by_mono: _Steps | None
+    by_wall: _Steps
+
+
 class Readings:
     """Every row's reading of one partition, by rows of `SLICE_SCHEMA`: at least those that
     `rules.audit.explain.concerns` picks for the ranges that are asked for."""
@@ -116,9 +145,9 @@ class Readings:
         unknown = (self._stood < 0) | (self._stood > self.first)
         self._low = np.where(unknown, self.first, self._stood)
         self._index()
-        seen = columns.where(OFFSETS) & (columns.log_start >= 0)
-        self.log_start = int(columns.log_start[seen].max(initial=-1))
-        self.observed = int(columns.invoked[seen].max(initial=-1))
+        self._listed = listed = indices(columns.where(OFFSETS) & (columns.log_start >= 0))
+        self._log_start = int(columns.log_start[listed].max(initial=-1))
+        self.observed = int(columns.invoked[listed].max(initial=-1))
         """When the log start was observed last."""
         sent = columns.sent.take(columns.type[columns.sent.row] == FAIL)
         writer, low, high = values(sent.writer, sent.seq, sent.length)
@@ -173,7 +202,8 @@ class Readings:
         read_odd, at = _gathered(self._odd.row, rows)
         inside = (self._odd.offset[at] >= start) & (self._odd.offset[at] < end)
         over = self._went_over(rows)
-        over_start, over_end = np.maximum(over[1], start), np.minimum(over[2], end)
+        there = np.maximum(start, self._log_start_after(rows))
+        over_start, over_end = np.maximum(over[1], there[over[0]]), np.minimum(over[2], end)
         some = over_start < over_end
         return Excerpt(
             rows,
@@ -216,6 +246,46 @@ class Readings:
             start = min(end, last)
         if start < end:
             yield start, end, None
+
+    def _log_start_after(self, rows: Ints) -> Ints:
+        """The log start as it was observed first after each of these rows had certainly completed, or higher before:
+        what lay above had not been removed by then. Where none was observed after it, the highest there ever was."""
+        columns, boots = self.columns, self._boots[rows]
+        ended, completed = self._ended[rows], columns.completed[rows]
+        before, after = np.full(len(rows), -1, np.int64), np.full(len(rows), _NEVER)
+        for seen in self._log_starts:
+            by_mono = (boots == seen.boot) & (ended >= 0) & (seen.by_mono is not None)
+            by_wall = (boots == seen.boot) & ~by_mono
+            for which, by, since in (
+                (by_mono, seen.by_mono, ended),
+                (by_wall, seen.by_wall, completed),
+                (boots != seen.boot, seen.by_wall, completed + SKEW_BOUND),
+            ):
+                if by is not None and which.any():
+                    last, next_ = by.around(since[which])
+                    before[which] = np.maximum(before[which], last)
+                    after[which] = np.minimum(after[which], next_)
+        return np.where(after < _NEVER, np.maximum(before, after), self._log_start)
+
+    @cached_property
+    def _log_starts(self) -> list[_Observed]:
+        """What the observers of each boot told of the log start."""
+        listed, told = self._listed, self.columns.log_start
+        begun = integers(self.columns.arrays["mono_invoked"])
+        found = []
+        for boot in each(self._boots[listed]):
+            own = listed[self._boots[listed] == boot]
+            by_mono = _Steps.of(begun[own], told[own]) if (begun[own] >= 0).all() else None
+            found.append(_Observed(boot, by_mono, _Steps.of(self.columns.invoked[own], told[own])))
+        return found
+
+    @cached_property
+    def _ended(self) -> Ints:
+        return integers(self.columns.arrays["mono_completed"])
+
+    @cached_property
+    def _boots(self) -> Ints:
+        return boots_of(self.columns)
 
     def _extent(self) -> tuple[Ints, Ints]:
         """The lowest and the highest offset that each row polled, -1 for none."""
@@ -275,6 +345,27 @@ class Readings:
             low, high = _upward(int(self._stood[rows[i]]), offset, offset + self._runs.length[own])
             read, start, end = [*read, np.full(len(low), i)], [*start, low], [*end, high]
         return np.concatenate(read), np.concatenate(start), np.concatenate(end)
+
+
+def boots_of(columns: Columns) -> Ints:
+    """A number for each row's boot, the same for all that have none."""
+    encoded = pc.dictionary_encode(pc.fill_null(columns.arrays["boot"], ""))
+    encoded = encoded.combine_chunks() if isinstance(encoded, pa.ChunkedArray) else encoded
+    return np.asarray(encoded.indices.to_numpy(zero_copy_only=False), np.int64)
+
+
+def around_each_log_start(columns: Columns) -> Ints:
+    """Of what each boot observed of the log start, one after the other, the first and the last row that tell each:
+    those suffice to say what was observed before and after any time."""
+    listed = indices(columns.where(OFFSETS) & (columns.log_start >= 0))
+    if not len(listed):
+        return listed
+    boot, mono = boots_of(columns)[listed], integers(columns.arrays["mono_invoked"])[listed]
+    order = np.lexsort((np.where(mono >= 0, mono, columns.invoked[listed]), boot))
+    boot, told = boot[order], columns.log_start[listed[order]]
+    other = (boot[1:] != boot[:-1]) | (told[1:] != told[:-1])
+    chosen: Ints = listed[order[np.append(other, True) | np.append(True, other)]]
+    return chosen
 
 
 def _gathered(row: Ints, rows: Ints) -> tuple[Ints, Ints]:

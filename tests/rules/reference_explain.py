@@ -92,8 +92,9 @@ def explained(rows: Sequence[Slice], start: int, end: int) -> Iterator[Told]:
     failed = {
         (run.writer, run.seq + i) for row in rows if row.type == "fail" for run in row.sent for i in range(run.length)
     }
-    log_start = max((row.log_start for row in rows if row.log_start is not None), default=0)
-    for offset in range(max(start, log_start), end):
+    listed = [row for row in rows if row.f == "offsets" and row.log_start is not None]
+    low = {id(read): _log_start_after(read, listed) for read in reads}
+    for offset in range(start, end):
         having = [read for read in reads if read.values.get(offset)]
         found = sorted({value for read in having for value in read.values[offset]})
         if len(found) > 1:
@@ -102,6 +103,7 @@ def explained(rows: Sequence[Slice], start: int, end: int) -> Iterator[Told]:
             yield "inconsistent-offsets", (offset,), told, max(seen)
             continue
         without = [read for read in reads if offset in read.over and offset not in read.values]
+        without = [read for read in without if low[id(read)] <= offset]
         without = [read for read in without if not any(_left_behind(one, read) for one in having)]
         if not having or not without or found[0] in failed:
             continue
@@ -113,6 +115,16 @@ def explained(rows: Sequence[Slice], start: int, end: int) -> Iterator[Told]:
                 saw, passed = (a, b) if name == "vanished-record" else (b, a)
                 yield _missing(name, offset, found[0], saw, passed)
                 break
+
+
+def _log_start_after(read: Reading, listed: Sequence[Slice]) -> int:
+    """As it was observed first after the read, by the observers of each boot, or higher before."""
+    later = [Reading(row) for row in listed if read.before(Reading(row))]
+    first = {one.row.boot or "": one for one in sorted(later, key=lambda one: -micros(one.row.invoked))}
+    rest = [row.log_start or 0 for row in listed if not read.before(Reading(row))]
+    if not first:
+        return max(rest, default=0)
+    return max([min(one.row.log_start or 0 for one in first.values()), *rest])
 
 
 def _that_tell_of(value: Value, without: list[Reading], rows: Sequence[Slice]) -> list[Reading]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from datetime import timedelta
 from itertools import compress
 from typing import Any
 
@@ -14,7 +15,7 @@ from rules.audit.readings import Readings
 from rules.vocabulary.finding import Finding
 from rules.vocabulary.slices import Irregular, Place, Slice, to_table
 from rules.vocabulary.times import micros
-from tests.rules.histories import History, number
+from tests.rules.histories import START, History, number
 from tests.rules.reference_explain import explained
 
 PLACE = Place("c", "t", 0)
@@ -90,7 +91,21 @@ def history(seed: int) -> History:
             stands[reader] = dice.choice((0, dice.randrange(OFFSETS)))
         stands[reader] = _poll(h, dice, reader, log, stands[reader])
     h.observe(start=dice.choice((0, 0, 7)), end=OFFSETS)
+    if dice.random() < 0.5:
+        _observed_meanwhile(h, dice)
     return h
+
+
+def _observed_meanwhile(h: History, dice: random.Random) -> None:
+    """Observers of two hosts, whose log starts mostly rise."""
+    start, last = 0, h.rows[-1].invoked
+    for _ in range(dice.choice((3, 12))):
+        start = max(0, start + dice.choice((0, 0, 4, 15, -3)))
+        at = last - timedelta(seconds=dice.choice((0, 0.02, 0.1, 300, 601)))
+        boot = dice.choice(("one", "two", None))
+        row = h.row("observer", "offsets", log_start=start, log_end=OFFSETS, boot=boot, invoked=at, completed=at)
+        if boot:
+            row.mono_invoked = row.mono_completed = (at - START) // timedelta(microseconds=1) * 1000
 
 
 @pytest.mark.parametrize("seeds", [range(0, 50), range(50, 100)], ids=str)
@@ -227,3 +242,51 @@ def test_the_newest_log_start_is_picked_and_no_other_row_for_it(other: Any) -> N
     table = to_table(h.rows)
     found = explain(Readings(table.filter(concerns(table, [(0, 100)]))), PLACE, 0, 100, finished=False)
     assert [f.anomaly for f in found or ()] == ["vanished-record"]
+
+
+def _by_what_is_picked(h: History) -> list[str]:
+    """As the rows that are read again tell it, and as all of them do."""
+    table = to_table(h.rows)
+    picked = explain(Readings(table.filter(concerns(table, [(0, 100)]))), PLACE, 0, 100) or []
+    assert list(map(_whole, picked)) == list(map(_whole, explain(Readings(table), PLACE, 0, 100) or []))
+    return [f.anomaly for f in picked]
+
+
+@pytest.mark.parametrize("late", [True, False])
+@pytest.mark.parametrize("boot", [None, "one"])
+def test_what_retention_removes_later_was_there_when_it_was_read(late: bool, boot: str | None) -> None:
+    """A history of days, whose first records are long gone."""
+    h = History()
+    h.observe(end=100)
+    for reader, runs in (("s", HOLED), ("r", FULL)) if late else (("r", FULL), ("s", HOLED)):
+        h.poll(reader, runs)
+    h.observe(end=100)
+    h.time += 3600
+    h.observe(start=50, end=100)
+    h.observe(start=90, end=100)
+    for row in h.rows:
+        row.boot = boot
+        if boot:
+            row.mono_invoked, row.mono_completed = (micros(at) * 1000 for at in (row.invoked, row.completed))
+    assert _by_what_is_picked(h) == ["late-record" if late else "vanished-record"]
+
+
+@pytest.mark.parametrize("away", [299.0, 301.0])
+def test_nor_does_who_was_sent_forward_by_retention_tell_of_anything(away: float) -> None:
+    """It was removed before anybody saw the log start; or an observer on another host did, whose clock is another."""
+    h = History()
+    h.poll("r", FULL)
+    h.poll("s", HOLED)
+    h.observe(start=50, end=100)
+    h.observe(start=90, end=100)
+    assert _by_what_is_picked(h) == []
+    h = History()
+    h.poll("r", FULL, boot="one")
+    h.poll("s", HOLED, boot="one")
+    h.time += away
+    h.observe(end=100)
+    h.rows[-1].boot = "two"
+    h.time += 400
+    h.observe(start=90, end=100)
+    h.rows[-1].boot = "two"
+    assert _by_what_is_picked(h) == (["vanished-record"] if away > 300 else [])
