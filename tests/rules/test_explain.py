@@ -290,3 +290,18 @@ def test_nor_does_who_was_sent_forward_by_retention_tell_of_anything(away: float
     h.observe(start=90, end=100)
     h.rows[-1].boot = "two"
     assert _by_what_is_picked(h) == (["vanished-record"] if away > 300 else [])
+
+
+def test_an_observer_who_is_behind_does_not_bring_back_what_another_had_seen_removed() -> None:
+    """As where the next leader has not heard yet how far retention had gone."""
+    h = History()
+    h.poll("r", FULL, boot="one")
+    h.observe(start=50, end=100)
+    h.rows[-1].boot = "one"
+    h.poll("s", HOLED, boot="one")
+    h.observe(start=50, end=100)
+    h.rows[-1].boot = "one"
+    h.time += 400
+    h.observe(start=0, end=100)
+    h.rows[-1].boot = "two"
+    assert _by_what_is_picked(h) == []
