@@ -10,12 +10,11 @@ What is grouped:
   whatever the partition; else one that concerns the same transaction, value or offset; else one of the same log
   within `AFTER` of it, where both tell of the log's order; else, where it tells of a record that is not as ours are,
   one of such in another topic within `AFTER` of it, and likewise where it tells of one that was shown before it was
-  committed, or never was; else it begins one. What tells of groups' committed offsets joins
-  first of all what told of such within `AFTER`, or takes it in where it was milder, and so does what a transform of
-  such a group has reflected twice, at any time where its group's commits of that are told to be gone. A loss joins
-  that of a loss alone, and takes in what told of the same record by the order of its log, and of no other partition.
-  What came with an incident of another name takes nothing of its own name with it: people are told of that when it
-  happens.
+  committed, or never was; else it begins one. What tells of groups' committed offsets joins first of all what told of
+  such within `AFTER`, or takes it in where it was milder, and so does what a transform of such a group has reflected
+  twice, at any time where its group's commits of that are told to be gone. A loss joins that of a loss alone, and takes
+  in what told of the same record by the order of its log, and of no other partition. What came with an incident of
+  another name takes nothing of its own name with it: people are told of that when it happens.
 - Conditions of one anomaly and topic are one incident with their partitions inside. Those about the set-up of a
   cluster, or about processes (`OF_THE_CLUSTER`), are one incident per cluster. Who is refused for want of the same
   right, or by the same login, is in one with all others, whatever their conditions are called.

@@ -58,18 +58,17 @@ def arrive(own: Stateless, new: News) -> None:
         polls, mono = polls_of(columns, new.proven.take(few)), mono[few]
         for known in (_waiting(new.state), came):
             _compare(known, polls, mono, new)
-    before = phantom_reads.committed_unsent_in(new.state)
+    before = phantom_reads.unsent_in(new.state)
     if came is not None and len(before):
-        mono = integers(columns.arrays["mono_completed"])[came.row]
-        asked = columns.completed[came.row] - (mono - came.asked) // _MICROSECOND
-        _compare(came._replace(asked=asked * _MICROSECOND), before, before.at * _MICROSECOND, new)
+        before = take(before, indices(before.mono >= 0))
+        _compare(came, before, before.mono, new)
 
 
 def _new(new: News) -> Committed | None:
     columns, sent = new.columns, new.sent
     if not len(sent) or TXN not in columns.functions:
         return None
-    ended, row = transaction_runs.ended(columns), sent.row
+    ended, row = transaction_runs.commit_invoked(columns), sent.row
     few = indices(_counts(columns.txn[row], columns.type[row], ended[row], columns.boot[row]))
     return Committed(sent.writer, sent.seq, sent.length, ended[row], row, columns).take(few)
 
@@ -132,7 +131,7 @@ def _report(committed: Committed, k: int, polls: Polls, i: int, early: int, new:
         "op": op,
         "writer": int(committed.writer[k]),
         "seq": seq,
-        "offset": offset + seq - int(polls.seq[i]) if offset >= 0 else -1,
+        **({"offset": offset + seq - int(polls.seq[i])} if offset >= 0 else {}),
         "early_by_s": round(early / 1e6, 6),
         "txn_process": owner,
         "txn_op": int(of.op[row]),

@@ -23,10 +23,11 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from rules.arrays.columns import OK, START, Columns, Runs
-from rules.arrays.intervals import Bools, Ints, among, distinct, each, heads, indices, numbered
+from rules.arrays.columns import OK, START, Columns, Runs, integers
+from rules.arrays.intervals import EMPTY, Bools, Ints, distinct, heads, indices, numbered
 from rules.kept.check import Asked, Check, News, Passage
 from rules.kept.chunks import Chunks
+from rules.kept.codec import names
 from rules.kept.report import Report
 from rules.kept.state import NEVER, Hole, Places, Polls, State, concat, take
 from rules.settling.clocks import UNKNOWN, ahead
@@ -69,18 +70,10 @@ def record_top(chunks: Chunks, writer: int) -> int:
     return -1 if known is None else known.top
 
 
-def unsent_in(state: State) -> Polls:
+def unsent_in(state: State) -> Unsent:
     """What was polled of which no send was known, as of the step before or this one."""
     own: Phantoms | None = state.checks.get(CHECK.name)
-    return Polls() if own is None else own.unsent
-
-
-def committed_unsent_in(state: State) -> Polls:
-    """Those of them that readers at read_committed polled."""
-    own: Phantoms | None = state.checks.get(CHECK.name)
-    if own is None or not len(own.unsent):
-        return Polls()
-    return take(own.unsent, indices(~among(own.unsent.process, own.uncommitted)))
+    return Unsent() if own is None else own.unsent
 
 
 def _keep(chunks: Chunks, writer: int, one: Record) -> None:
@@ -88,14 +81,20 @@ def _keep(chunks: Chunks, writer: int, one: Record) -> None:
 
 
 @dataclass(slots=True)
-class Phantoms:
-    """`unsent`: polls of which no send is known yet, at most `KEPT` and `STRANGERS_KEPT`; `uncommitted`: the processes
-    among those that polled at read_uncommitted. `silent`: [writer, process] of the newest `SILENT_KEPT` that said that
-    they began. `lost`: writers of whose log something is missing for good, until the next step tells their records
-    so."""
+class Unsent(Polls):
+    """`mono`: when each was polled at read_committed, by its boot's monotonic clock (ns); -1 where it was not, or
+    nobody tells."""
 
-    unsent: Polls = field(default_factory=Polls)
-    uncommitted: list[int] = field(default_factory=list)
+    mono: Ints = field(default_factory=lambda: EMPTY)
+
+
+@dataclass(slots=True)
+class Phantoms:
+    """`unsent`: polls of which no send is known yet, at most `KEPT` and `STRANGERS_KEPT`. `silent`: [writer, process]
+    of the newest `SILENT_KEPT` that said that they began. `lost`: writers of whose log something is missing for good,
+    until the next step tells their records so."""
+
+    unsent: Unsent = field(default_factory=Unsent)
     silent: list[list[int]] = field(default_factory=list)
     lost: list[int] = field(default_factory=list)
 
@@ -153,9 +152,13 @@ def _note_polls(own: Phantoms, new: News) -> None:
     highest = np.array([-1 if one is None else one.highest for one in known], np.int64)
     beyond = polled.take(polled.seq + polled.length - 1 > highest[inverse])
     if len(beyond):
-        own.unsent = concat(own.unsent, polls_of(new.columns, beyond))
-        at_will = beyond.row[~new.columns.committed_only[beyond.row]]
-        own.uncommitted += [number for number in each(new.columns.process[at_will]) if number not in own.uncommitted]
+        own.unsent = concat(own.unsent, _unsent(new.columns, beyond))
+
+
+def _unsent(columns: Columns, beyond: Runs) -> Unsent:
+    polls, mono = polls_of(columns, beyond), integers(columns.arrays["mono_completed"])[beyond.row]
+    known = columns.committed_only[beyond.row] & (polls.boot >= 0)
+    return Unsent(*[*(getattr(polls, name) for name in names(Polls)), np.where(known, mono, -1)])
 
 
 def _note_places(chunks: Chunks, placed: Places) -> None:
@@ -200,7 +203,6 @@ def fold(own: Phantoms, passage: Passage) -> None:
     own.unsent = take(
         polled, np.append(here, _highest(polled, indices(known.strange[inverse]), STRANGERS_KEPT, report))
     )
-    own.uncommitted = [number for number in own.uncommitted if (own.unsent.process == number).any()]
 
 
 def _highest(polled: Polls, rows: Ints, most: int, report: Report) -> Ints:

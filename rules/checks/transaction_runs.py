@@ -201,7 +201,7 @@ def arrive(own: Outcomes, new: News) -> Written:
         _alone(columns, row),
         columns.invoked[row],
         columns.completed[row],
-        ended(columns)[row],
+        commit_invoked(columns)[row],
         columns.boot[row],
         _coded(own.names, columns, "transactional_id", row),
         said[row].astype(np.int64),
@@ -238,12 +238,12 @@ def _alone(columns: Columns, rows: Ints) -> Ints:
     return one[rows].astype(np.int64)
 
 
-def ended(columns: Columns) -> Ints:
+def commit_invoked(columns: Columns) -> Ints:
     """When each row's commit was invoked, by its boot's monotonic clock; -1 where none was."""
-    ended = integers(columns.arrays["mono_end_invoked"])
+    at = integers(columns.arrays["mono_end_invoked"])
     if columns.tells("txn_intent"):
-        ended = np.where(is_text(columns.table["txn_intent"], "abort"), -1, ended)
-    return ended
+        at = np.where(is_text(columns.table["txn_intent"], "abort"), -1, at)
+    return at
 
 
 def _coded(known: list[str], columns: Columns, column: str, rows: Ints) -> Ints:

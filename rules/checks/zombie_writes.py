@@ -71,11 +71,12 @@ def is_known(state: State, rows: Written, i: int, through: int) -> bool:
     one, began, at = state.processes.get(int(rows.process[i])), int(rows.invoked[i]), int(rows.at[i])
     if one is None:
         return True
-    if one.ahead and one.ahead[-1][2] >= began and at > through:
+    missing = bool(one.ahead) and one.ahead[-1][2] >= began
+    if missing and at > through:
         return False
-    if one.complete or one.lost:
+    if one.complete or one.lost or at <= one.marked:
         return True
-    return at <= one.marked or bool(one.ahead and one.ahead[-1][2] < began and at <= one.ahead[-1][3])
+    return bool(one.ahead) and not missing and at <= one.ahead[-1][3]
 
 
 def _is_missing(state: State, process: int, start: int, end: int) -> bool:

@@ -110,7 +110,7 @@ PROTOCOL_VIOLATIONS: Final = (
             PROCESS,
             OP,
             *VALUE,
-            OFFSET,
+            *optional(OFFSET),
             Field("early_by_s", "float", "s", "from the end of the poll to the invocation of the commit"),
             Field("txn_process", "int", "process", "whose transaction it is"),
             Field("txn_op", "int", "operation", "its operation"),

@@ -10,7 +10,7 @@ import pytest
 
 from rules.vocabulary.slices import Run, Slice
 from tests.rules.histories import START, History, Store, number
-from tests.rules.whole import Told, in_any_way, whole
+from tests.rules.whole import Told, finished, in_any_way, whole
 
 W = number("w")
 MICROSECOND = timedelta(microseconds=1)
@@ -161,6 +161,35 @@ def test_what_is_shown_later_or_to_others_is_not(
     h.rows[-1].txn_intent = transaction.get("txn_intent", "commit")
     h.time = 6.0
     assert whole(fed(h), ["dirty-read"]) == []
+
+
+@pytest.mark.parametrize("set_by", [3600, -3600])
+@pytest.mark.parametrize("marked", [True, False])
+@pytest.mark.parametrize("at", [3.0, 5.9])
+def test_a_wall_clock_that_is_set_between_the_two_changes_nothing(set_by: int, marked: bool, at: float) -> None:
+    """Also before a mark has told what the monotonic clock of that boot means."""
+    h = begun()
+    if marked:
+        h.mark(0.5)
+    h.polled(at)
+    h.transaction(5.5, 6.0)
+    for row in h.rows[-1:]:
+        row.invoked, row.completed = (time + timedelta(seconds=set_by) for time in (row.invoked, row.completed))
+    h.time = max(6.0, 6.0 + set_by)
+    h.mark(1.0)
+    store = Store()
+    for one in h.rows:
+        store.feed([one])
+    assert [one.evidence["early_by_s"] for one in store.findings if one.anomaly == "dirty-read"] == [2.5] * (at < 5.5)
+
+
+def test_where_nobody_told_the_offset_none_is_told() -> None:
+    h = begun()
+    h.polled(3.0)
+    h.transaction(5.5, 6.0)
+    h.rows[-2].polled = [run._replace(offset=None) for run in h.rows[-2].polled]
+    (one,) = whole(finished(h), NAMES)
+    assert one.evidence == {name: value for name, value in told(0, 2.5, 5.5).evidence.items() if name != "offset"}
 
 
 @in_any_way()
