@@ -38,6 +38,9 @@ class Clock(Protocol):
     def monotonic_ns(self) -> int:
         """Nanoseconds since some moment of this boot, the same for all processes of the host."""
 
+    def both(self) -> tuple[datetime, int]:
+        """One moment by both, as nearly as can be read: the monotonic reading is not the later one."""
+
     def follow(self, said: datetime, at: int | None) -> None:
         """Another clock `said` so at this reading of the monotonic one, or, where that is None, in an earlier boot:
         this one is not behind it."""
@@ -45,6 +48,12 @@ class Clock(Protocol):
 
 STEADY_NS: Final = 100_000_000
 """Two readings of one clock in two processes differ by less: neither follows the other for that."""
+
+AT_ONCE_NS: Final = 1_000_000
+"""Two clocks that are read within a millisecond are read at once."""
+READINGS: Final = 16
+"""As often they are read until that is so. A thread that others keep waiting between the two readings, as in a process
+of many threads on a busy machine, would take one moment for two, and what marks promise would be as much too late."""
 
 LEAD: Final = 30 * 60 * 10**6
 """Microseconds by which records may be stamped ahead of the host's clock: brokers take those of the next hour, unless
@@ -64,22 +73,37 @@ class SystemClock:
         self._monotonic_ns = monotonic_ns
         self._boot = boot or boot_id()
         self._lock = threading.Lock()
-        self._said = wall_ns()
-        self._said_at = monotonic_ns()
+        self._said, self._said_at = self._read()
 
     @property
     def boot(self) -> str:
         return self._boot
 
     def now(self) -> datetime:
+        return self.both()[0]
+
+    def both(self) -> tuple[datetime, int]:
         with self._lock:
-            mono, wall = self._monotonic_ns(), self._wall_ns()
+            wall, mono = self._read()
             least = self._said + mono - self._said_at
             # Less than that is how long this thread may have waited between the two readings, or a clock that is
             # brought right little by little.
             wall = max(wall, self._said) if wall >= least - STEADY_NS else least
             self._said, self._said_at = wall, mono
-            return from_micros(wall // 1000)
+            return from_micros(wall // 1000), mono
+
+    def _read(self) -> tuple[int, int]:
+        """The host's clocks, read at once; as nearly as it could be done where a thread is kept waiting each time."""
+        closest = None
+        for _ in range(READINGS):
+            mono, wall = self._monotonic_ns(), self._wall_ns()
+            apart = self._monotonic_ns() - mono
+            if closest is None or apart < closest[0]:
+                closest = apart, wall, mono
+            if apart <= AT_ONCE_NS:
+                break
+        assert closest is not None
+        return closest[1], closest[2]
 
     def follow(self, said: datetime, at: int | None) -> None:
         with self._lock:

@@ -71,7 +71,7 @@ class LifeLog:
         """Called with the rows of each outcome."""
 
     def now(self) -> Instant:
-        return Instant(self._clock.now(), self._clock.monotonic_ns())
+        return Instant(*self._clock.both())
 
     def next_op(self) -> int:
         self._ops += 1

@@ -253,7 +253,7 @@ class Fleet:
 
     def _errand(self, spec: Spec) -> Errand:
         runs = frozenset({self._run, *self._config.known_runs})
-        said = self._clock.now(), self._clock.monotonic_ns()
+        said = self._clock.both()
         return Errand(
             spec,
             self._config,

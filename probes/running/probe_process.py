@@ -86,7 +86,7 @@ class Host:
         config = self._errand.config.supervision
         while not self._stopping.is_set():
             ours, theirs = context.Pipe()
-            errand = replace(self._errand, said=(self._clock.now(), self._clock.monotonic_ns()))
+            errand = replace(self._errand, said=self._clock.both())
             process = context.Process(target=_child, args=(errand, self._layout, theirs), daemon=True)
             process.start()
             self.pid = process.pid

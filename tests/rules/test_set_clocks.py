@@ -127,7 +127,7 @@ class Ours(Set):
     def wall(self, at: datetime) -> datetime:
         if self.again and (at - START).total_seconds() >= self.again[0]:
             self.again.pop(0)
-            said, mono = self.clock.now(), self.clock.monotonic_ns()
+            said, mono = self.clock.both()
             self.true = max(self.true, at)
             self.clock = self._clock()
             self.clock.follow(said, mono)

@@ -418,7 +418,8 @@ class Committer:
         known = self._lives.discover(parts)
         # The time is taken before the bytes are read: what it promises of a closed life is in them, or in before. By
         # both clocks at once: readers of the log take what a mark says of the wall clock to log time by this very pair.
-        now, mono = max(micros(self._clock.now()), before.now), self._clock.monotonic_ns()
+        said, mono = self._clock.both()
+        now = max(micros(said), before.now)
         self._steps.read(now, mono // 1000)
         # It promises that of every life: of those as well that began while the dead were finished.
         found = known + self._lives.newcomers(parts)

@@ -84,7 +84,8 @@ class Confirmations:
         named = self._named(groups)
         if not named:
             return {}, {}
-        moment: Moment = (self.clock.boot, self.clock.monotonic_ns(), micros(self.clock.now()))
+        said, mono = self.clock.both()
+        moment: Moment = (self.clock.boot, mono, micros(said))
         present = self.ask(sorted(set(named.values())))
         unsure = present is None or any(present.get(name) is None for name in named.values())
         if not unsure:

@@ -121,8 +121,8 @@ def last_rows(life: Life, progress: LifeProgress, clock: Clock, *, lost: bool) -
     topics = dict(progress.topics)
     left = [unpack(packed, life.shared) for rows in progress.open.values() for packed in rows]
     # Not earlier than what the dead process has logged, whatever the host's clock says now.
-    now = max([clock.now(), from_micros(progress.newest), *(row.completed for row in left)])
-    mono = clock.monotonic_ns()
+    said, mono = clock.both()
+    now = max([said, from_micros(progress.newest), *(row.completed for row in left)])
     for row in left:
         row.type, row.error, row.completed = "info", row.error or code, now
         row.mono_completed = None if host_lost else max(mono, row.mono_completed or 0)

@@ -40,6 +40,9 @@ class StillClock:
     def monotonic_ns(self) -> int:
         return micros(self.time) * 1000
 
+    def both(self) -> tuple[datetime, int]:
+        return self.now(), self.monotonic_ns()
+
     def follow(self, said: datetime, at: int | None) -> None:
         """It is set by hand alone."""
 
@@ -86,7 +89,7 @@ class Prober:
         return prober
 
     def row(self, partition: int, f: Any, **more: Any) -> Slice:
-        now, mono, life = self.clock.now(), self.clock.monotonic_ns(), self.journal.life
+        (now, mono), life = self.clock.both(), self.journal.life
         values = {
             "cluster": life.cluster,
             "topic_id": TOPIC_ID,

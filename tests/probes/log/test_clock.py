@@ -1,5 +1,7 @@
 from datetime import timedelta
 
+import pytest
+
 from probes.clock import LEAD, SystemClock, boot_id, stamped
 from rules.vocabulary.times import from_micros, micros
 
@@ -10,8 +12,21 @@ class Host:
     def __init__(self) -> None:
         self.wall, self.mono = 1_700_000_000_000_000_000, 5_000_000_000
 
+        self.waits: dict[int, float] = {}
+        """Seconds for which a thread is kept waiting after its `n`th reading of a clock, from now on."""
+        self._readings = 0
+
     def clock(self) -> SystemClock:
-        return SystemClock(lambda: self.wall, lambda: self.mono, "boot")
+        return SystemClock(lambda: self._read("wall"), lambda: self._read("mono"), "boot")
+
+    def keep_waiting(self, waits: dict[int, float]) -> None:
+        self.waits, self._readings = waits, 0
+
+    def _read(self, which: str) -> int:
+        read: int = getattr(self, which)
+        self._readings += 1
+        self.pass_(self.waits.get(self._readings, 0.0))
+        return read
 
     def pass_(self, seconds: float, wall: float | None = None) -> None:
         self.mono += round(seconds * 1e9)
@@ -89,6 +104,26 @@ def test_never_goes_back_over_any_jumps() -> None:
         host.pass_(seconds, wall)
         assert clock.now() >= said
         said = clock.now()
+
+
+@pytest.mark.parametrize("waits", [{1: 0.4}, {2: 0.4}, {1: 0.4, 4: 0.4, 8: 3.0}, {1: 2.0, 2: 2.0}])
+def test_both_are_read_at_once_however_long_the_thread_is_kept_waiting_in_between(waits: dict[int, float]) -> None:
+    host = Host()
+    clock = host.clock()
+    apart = host.wall - host.mono
+    host.keep_waiting(waits)
+    said, mono = clock.both()
+    assert micros(said) * 1000 - mono == apart
+    assert clock.now() == from_micros(host.wall // 1000), "and it is not ahead from there on"
+
+
+def test_where_they_cannot_be_read_at_once_those_count_that_were_nearest_to_it() -> None:
+    host = Host()
+    clock = host.clock()
+    apart = host.wall - host.mono
+    host.keep_waiting({n: 0.02 if n == 13 else 0.05 for n in range(1, 100, 3)})
+    said, mono = clock.both()
+    assert micros(said) * 1000 - mono == apart + 20_000_000
 
 
 def test_boot_is_the_same_for_every_clock_of_this_host() -> None:

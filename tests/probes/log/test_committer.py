@@ -16,7 +16,7 @@ from probes.log.commits.committer import CommitPace, committer
 from probes.log.commits.recovery import Recovered, recover_life
 from probes.log.errors import FolderTaken
 from probes.log.journals.segments import life_folders
-from rules.vocabulary.times import micros
+from rules.vocabulary.times import from_micros, micros
 from tests.known import known
 from tests.probes.log.lives import (
     BEGIN,
@@ -102,6 +102,26 @@ def test_marks_tell_of_what_was_before_the_clock_was_set_ahead_by_the_clock_as_i
         told = {one["process"]: (mark["completed"] - one["through"]).total_seconds() for one in mark["marks"]}
         ages.append((told[1], told[2]))
     assert ages == [pytest.approx(one) for one in [(0.1, 0.2), (0.2, 0.3), (0.0, 0.4)]]
+
+
+@pytest.mark.parametrize("reading", range(1, 7))
+def test_a_thread_that_is_kept_waiting_as_it_reads_the_clocks_promises_no_more(
+    folder: Path, history: Path, reading: int
+) -> None:
+    """Seen on a busy machine: a mark promised 0.4 s more than the journals, and a close row came after it."""
+    host = Host()
+    clock = StillClock(from_micros(host.wall // 1000), "boot")
+    Prober.start(folder, 1, clock).alive()
+    with committer(folder, history, host.clock()) as one:
+        host.keep_waiting({reading: 0.4})
+        for _ in range(3):
+            host.pass_(1)
+            one.commit()
+    marks = [row for row in table_rows(history) if row["f"] == "mark" and row["partition"] == 0]
+    assert len(marks) == 3
+    told = {micros(one["through"]) for row in marks for one in row["marks"]}
+    assert told == {micros(clock.time)}
+    assert len({micros(row["completed"]) - row["mono_completed"] // 1000 for row in marks}) == 1
 
 
 def test_rows_arrive_with_marks_that_say_how_far(folder: Path, history: Path, clock: StillClock) -> None:
