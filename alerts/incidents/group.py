@@ -66,6 +66,8 @@ class Group:
     now_places: dict[str, None] = field(default_factory=dict)
     """Those of the present spell."""
     became: Became | None = None
+    not_before: datetime | None = None
+    """Nobody is told of it before that: a part of it has been told as a loss, and the rest is about to be."""
     previous: Group | None = None
     """As it stood when the spell before the present one had ended, None where something of that went on."""
 
@@ -86,7 +88,15 @@ class Group:
         newest = self.newest or self.first
         if self.first.anomaly not in _WAITS:
             return newest.counted
-        return tellable_from(newest, SOON) if self.first.anomaly in SIGNS else tellable_from(newest)
+        due = tellable_from(newest, SOON) if self.first.anomaly in SIGNS else tellable_from(newest)
+        return max(due, self.not_before or due)
+
+    def turn_into(self, loss: FindingEvent, incident: str) -> None:
+        """What was missing is told as a loss, in the incident of this id. Of what is still missing nobody is told in
+        the same moment, if nobody was before."""
+        if loss.counted < self.due:
+            self.not_before = tellable_from(loss)
+        self.became = Became(loss.anomaly, incident)
 
     def is_milder_than(self, event: FindingEvent) -> bool:
         return SEVERITIES.index(self.first.severity) > SEVERITIES.index(event.severity)
@@ -135,6 +145,7 @@ class Group:
         self.since, self.newest, self.held = event.at, event, None
         self.spells += 1
         self.findings, self.folded, self.now_places, self.became = 0, Counter(), {}, None
+        self.not_before = None
 
     def _as_it_stands(self) -> Group:
         return replace(

@@ -32,7 +32,8 @@ What is grouped:
   `SOON`. How what such a log's offsets held before differs from what they hold now is counted there without
   end, and keeps nothing open.
 - Of a suspicion, too, nobody is told for `SHORTLY`: one that is over by then has never been an incident, nor has what
-  was missing, and is told as a loss by then.
+  was missing, and is told as a loss by then. Where a part of what is missing is told as a loss by then, nobody is told
+  of the rest for as long again.
 - What one log's order was like when an incident told of it that is over, as a rebuild of the state may find later, is
   counted there, and so is a cycle of the time of an incident that told what was shown too early.
 - What is only classified, and what the policy allows, is counted. That a topic was made anew is said with what was
@@ -481,7 +482,7 @@ class Incidents:
             if missing is None or (closed is not None and loss.at - closed > SHORTLY):
                 del self._missing[place][finding]
             elif missing.first.anomaly in MISSING:
-                missing.became = Became(loss.anomaly, group.first.id)
+                missing.turn_into(loss, group.first.id)
                 if missing.was_nothing(loss.counted):
                     self._drop(number, missing)
 

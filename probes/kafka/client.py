@@ -215,7 +215,7 @@ def open_consumer(
 
 def open_admin(settings: Mapping[str, str], on_error: Callable[[ClientError], None] | None = None) -> AdminClient:
     """An admin client. Raises ClientError like `open_producer`."""
-    return _open(AdminClient, dict(settings), on_error or (lambda error: None))
+    return _open(AdminClient, {**settings, **_HELD}, on_error or (lambda error: None))
 
 
 def _common(connection: Connection, client: str) -> dict[str, str]:
@@ -233,6 +233,12 @@ def _common(connection: Connection, client: str) -> dict[str, str]:
         }
     )
 
+
+_HELD: Final = {"enable.sparse.connections": "false"}
+"""An admin client holds a connection to each broker. One that makes connections as it needs them, as is the default,
+makes one to a broker that refuses it again and again without a pause, as long as a request waits for that broker: each
+refusal has it ask for another connection, which does away with the pause (seen with librdkafka 2.16). Where a cluster
+without a quorum named leaders that were dead, two fleets took both cores of a machine, and its brokers with them."""
 
 _TOKEN: Final = "oauth_cb"
 """Among the settings it is the function's name, which processes can be told; a client is given the function."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -395,6 +396,25 @@ def test_a_suspicion_that_turns_out_true_is_the_loss(hook: Hook) -> None:
         [suspicion("opened", at=0), told("lost-write", 1, at=2.0), suspicion("closed", at=2.0, counted=3.0)], until=20
     )
     assert [title for title, _, _ in hook.chat] == ["lost-write in orders/3 (critical)"]
+
+
+@pytest.mark.parametrize("found", [9.0, 90.0])
+def test_what_is_still_missing_when_the_rest_is_lost_is_not_told_beside_it(hook: Hook, found: float) -> None:
+    """The loss of one value was told, and two seconds later that another one was suspected, which was lost, too."""
+    other = partial(told, "suspected", (), partition=4)
+    events = [
+        suspicion("opened", at=0),
+        other(at=0, event_="opened"),
+        told("lost-write", 1, at=4.0),
+        suspicion("closed", at=4.0),
+        told("lost-write", 2, at=found - 1, partition=4),
+        other(at=found, event_="closed"),
+    ]
+    hook.hear(events, until=30)
+    assert [title for title, _, _ in hook.chat] == [
+        "lost-write in orders/3 (critical)",
+        *(["suspected in orders, 2 places (orders/3, orders/4) (warning)"] if found > 30 else []),
+    ]
 
 
 def test_a_suspicion_that_was_told_and_comes_back_for_a_moment_goes_on_being_known(hook: Hook) -> None:

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-import pytest
+import resource
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
 
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import NewTopic, OffsetSpec
+
+from deploy.local_kafka import LocalKafka
 from probes.kafka.client import (
     Connection,
     Transactional,
@@ -16,6 +24,7 @@ from probes.kafka.client import (
     producer_settings,
 )
 from probes.kafka.errors import ClientError, ProbeError
+from tests.probes.log.lives import wait_for
 
 SECRETS = {
     "security.protocol": "SASL_SSL",
@@ -81,3 +90,29 @@ def test_the_library_accepts_the_settings() -> None:
 def test_a_refused_setting_is_named() -> None:
     with pytest.raises(ClientError, match=r"sasl\.typo"):
         open_admin(admin_settings(Connection("127.0.0.1:1", {"sasl.typo": "x"}), client="c"))
+
+
+@pytest.mark.kafka
+def test_an_admin_client_that_asks_a_dead_leader_leaves_the_processor_alone(tmp_path: Path) -> None:
+    """A cluster without a quorum goes on naming it: two fleets once left nothing of a machine to its brokers."""
+    with LocalKafka(tmp_path, brokers=2) as cluster:
+        settings = admin_settings(Connection(cluster.bootstrap), client="asks")
+        admin = open_admin(settings)
+        topic = NewTopic("led", num_partitions=-1, replica_assignment=[[1], [2]])
+        admin.create_topics([topic])["led"].result(60)
+        asked = {TopicPartition("led", partition): OffsetSpec.latest() for partition in (0, 1)}
+
+        def ask() -> list[Future[Any]]:
+            return list(admin.list_offsets(asked, request_timeout=4.0).values())
+
+        wait_for(lambda: all(future.exception(60) is None for future in ask()))
+        cluster.broker(1).kill()
+        switches = switched()
+        of_the_dead, of_the_living = ask()
+        assert of_the_dead.exception(60) is not None and of_the_living.exception(60) is None
+        assert switched() - switches < 20_000, "it pauses between two tries; else these are 200,000"
+
+
+def switched() -> int:
+    """How often a thread of this process has waited for something."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw
