@@ -19,6 +19,9 @@ from rules.vocabulary.policy import SEVERITIES
 
 PAUSE: Final = timedelta(seconds=30)
 """Conditions come and go: one that has ended for less than this has not been told to be over."""
+LATE: Final = timedelta(seconds=60)
+"""What an incident explains, and is found when that is over, is told to go on when it has stood for so long: checks that
+are behind find in one batch that it began, and in another that it ended."""
 PLACES: Final = 10_000
 SUSPECTED: Final = "suspected"
 _WAITS: Final = WAIT_ON_THE_CLUSTER | SIGNS | {SUSPECTED}
@@ -37,6 +40,8 @@ class Group:
     findings: int = 0
     places: dict[str, None] = field(default_factory=dict)
     open: set[str] = field(default_factory=set)
+    late: dict[str, datetime] = field(default_factory=dict)
+    """Those that it explains and that were found when it was over, and when they were counted, the oldest first."""
     closed: datetime | None = None
     """Machine time at which the last of its conditions closed, None while one is open or there is none."""
     closed_at: datetime | None = None
@@ -110,13 +115,21 @@ class Group:
 
     def ended(self, now: datetime, hold: timedelta) -> datetime | None:
         """Machine time from which it counts as over, None while it goes on."""
-        if self.open:
+        if self.open or self._is_outlasted(now):
             return None
         ends = [self.closed] if self.closed is not None else []
         if self.violations is not None:
             ends.append(self.violations + hold)
         end = max(ends, default=self.counted)
         return end if end <= now else None
+
+    def _is_outlasted(self, now: datetime) -> bool:
+        """Has what was found when it was over stood for so long that it must go on?"""
+        return now - next(iter(self.late.values()), now) > LATE
+
+    def stands(self, finding: str) -> bool:
+        """Is this condition a part of it, and open?"""
+        return finding in self.open or finding in self.late
 
     def repeats(self, event: FindingEvent) -> bool:
         """Does a transform reflect again what its group had committed, and this incident tells to be gone? It does so
@@ -157,6 +170,7 @@ class Group:
             earlier=self.earlier.copy(),
             said_earlier=self.said_earlier.copy(),
             open=set(),
+            late={},
             own={},
             keys=set(),
             previous=None,
@@ -193,6 +207,9 @@ class Group:
             self.violations = event.counted
             self.latest = event if own else self.latest
             return
+        if event.id not in self.open and self.own_closed is not None and not self.open and event.implied_by is not None:
+            self.late.setdefault(event.id, event.counted)
+            return
         self.open.add(event.id)
         self.closed = self.closed_at = None
         if own:
@@ -202,6 +219,11 @@ class Group:
 
     def shut(self, event: FindingEvent) -> None:
         """A condition of it is over, or goes on elsewhere."""
+        if event.id in self.late:
+            if self._is_outlasted(event.counted) and not self.open:
+                self.closed, self.closed_at = event.counted, max(event.at, self.since)
+            del self.late[event.id]
+            return
         self.open.discard(event.id)
         self.last = max(self.last, event.at)
         self.own.pop(event.id, None)

@@ -391,7 +391,7 @@ class Incidents:
             del self._by_key[key]
 
     def _shut(self, group: Group, event: FindingEvent) -> None:
-        if event.id not in group.open:
+        if not group.stands(event.id):
             return
         if event.id != group.first.id and event.event == "closed":
             group.keys.discard(("finding", event.id))
@@ -416,7 +416,7 @@ class Incidents:
     def _stands(self, event: FindingEvent) -> bool:
         """Is it open already? Then it was explained, and is opened again because it outlasts that."""
         number = self._by_key.get(("finding", event.id))
-        return number is not None and number in self._groups and event.id in self._groups[number].open
+        return number is not None and number in self._groups and self._groups[number].stands(event.id)
 
     def _explain(self, away: FindingEvent) -> None:
         """A cluster answers nobody, or accepts nothing: what was told alone, and waits on it, is folded under that."""

@@ -225,6 +225,24 @@ def test_an_outage_in_which_somebody_is_answered_for_a_moment_goes_on(hook: Hook
     assert hook.told[-1][1]["incident"]["spells"] == len(states) - 1
 
 
+@pytest.mark.parametrize("lasts", [15, 59, 90])
+def test_what_waited_on_an_outage_and_is_found_when_it_is_over_does_not_begin_it_again(
+    hook: Hook, lasts: float
+) -> None:
+    """Checks were behind: a hundred readers that had been stuck were found in one batch, and in another that they were
+    not. People were told that brokers answer nobody, a minute after these were back."""
+    found = [stuck("stuck-consumer", n, "opened", at=31, implied=True) for n in range(100)]
+    ended = [stuck("stuck-consumer", n, "closed", at=62) for n in range(100)]
+    late = [replace(one, counted=NOON + 120 * S) for one in found]
+    gone = [replace(one, counted=NOON + (120 + lasts) * S) for one in ended]
+    heard = hook.hear([away("opened", at=30, since=0), away("closed", at=60), *late, *gone], until=400)
+    assert [state for _, state, _ in heard] == (["open", "over"] if lasts < 60 else ["open", "over", "open", "over"])
+    incidents = Incidents()
+    incidents.take([away("opened", at=30, since=0), away("closed", at=60), *late, *gone])
+    (one,) = incidents.at(NOON + 400 * S)
+    assert one.folded == {"stuck-consumer": 100} and one.until == NOON + (60 if lasts < 60 else 62) * S
+
+
 def test_what_outlasts_an_outage_of_which_a_part_goes_on_is_told(hook: Hook) -> None:
     """Its own broker answers again: so say the rules, which open it once more."""
     explained = stuck("stuck-consumer", 1, "opened", at=31, implied=True)
