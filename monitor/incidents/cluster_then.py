@@ -156,14 +156,19 @@ def _observed(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 def _leaders(rows: Sequence[Mapping[str, Any]]) -> Iterator[Change]:
     """Who leads, by what is told of it: `led_by` whenever it is known, `leader` where that does not answer. While
-    nobody leads, nobody is told to be in sync: who was before counts."""
+    nobody leads, nobody is told to be in sync: who was before counts. What is told with an earlier epoch than before is
+    what a broker knew that has been away: nothing that happened then."""
     before: tuple[str, ...] = ()
-    in_sync, told, asked = "", 0, _EVER
+    in_sync, told, asked, newest = "", 0, _EVER, -1
     for row in rows:
         settings = dict(row["settings"] or ())
         if "led_by" not in settings:
             continue
         now = tuple(settings.get(name, "") for name in ("led_by", "leader_epoch", "in_sync"))
+        if now[1].isdecimal():
+            if int(now[1]) < newest:
+                continue
+            newest = int(now[1])
         if now == before or told == _SHOWN:
             asked = row["completed"] if now[2] else asked
             continue

@@ -99,8 +99,9 @@ class _Heard:
                 silent = (completed - own.since).total_seconds()
                 yield completed, f"broker {broker} answers again, after {silent:.1f} s{' or longer' * own.longer}"
             else:
-                unasked = f"{(invoked - own.left).total_seconds():.1f} s"
-                yield completed, f"broker {broker} answers again, and was not asked for {unasked} before"
+                # By another observer, whose clock may be behind.
+                unasked = max((invoked - own.left).total_seconds(), 0.0)
+                yield completed, f"broker {broker} answers again, and was not asked for {unasked:.1f} s before"
         for place in places:
             self._answers[place] = max((invoked, broker), self._answers.get(place, (invoked, broker)))
         for other, silence in self._silent.items():

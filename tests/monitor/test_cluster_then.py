@@ -102,6 +102,23 @@ def test_a_leader_that_was_not_in_sync_is_said_to_be_one() -> None:
     ]
 
 
+def test_what_a_broker_tells_that_comes_back_is_no_election() -> None:
+    """It names itself, as it was when it went away. The election that lost records was before, and had no such word."""
+    unclean = "s before it was not in sync: an unclean election, unless it caught up meanwhile"
+    assert told(
+        observed(0, settings=led("1", "21", "1")),
+        observed(1, settings=led("2", "19", "1,2")),
+        observed(4, settings=led("2", "23", "2")),
+        observed(6, settings=led("1", "21", "1")),
+        observed(7, settings=led("2", "23", "2")),
+        observed(9, settings=led("2", "23", "1,2")),
+    ) == [
+        (0, "broker 1 leads, leader epoch 21, in sync: 1"),
+        (4, f"broker 2 leads, after 1, leader epoch 23, in sync: 2; 4.0 {unclean}"),
+        (9, "broker 2 leads, leader epoch 23, in sync: 1, 2"),
+    ]
+
+
 def of_group(at: float, name: str, broker: str) -> dict[str, Any]:
     return observed(at, group=name, settings=[("group_coordinator", broker)])
 
