@@ -20,8 +20,8 @@ from rules.vocabulary.policy import SEVERITIES
 PAUSE: Final = timedelta(seconds=30)
 """Conditions come and go: one that has ended for less than this has not been told to be over."""
 LATE: Final = timedelta(seconds=60)
-"""What an incident explains, and is found when that is over, is told to go on when it has stood for so long: checks that
-are behind find in one batch that it began, and in another that it ended."""
+"""What belongs to an incident, and is found when that is over, is told to go on when it has stood for so long: checks
+that are behind find in one batch that it began, and in another that it ended."""
 PLACES: Final = 10_000
 SUSPECTED: Final = "suspected"
 _WAITS: Final = WAIT_ON_THE_CLUSTER | SIGNS | {SUSPECTED}
@@ -41,7 +41,7 @@ class Group:
     places: dict[str, None] = field(default_factory=dict)
     open: set[str] = field(default_factory=set)
     late: dict[str, datetime] = field(default_factory=dict)
-    """Those that it explains and that were found when it was over, and when they were counted, the oldest first."""
+    """Those that were found when it was over (`_is_late`), and when they were counted, the oldest first."""
     closed: datetime | None = None
     """Machine time at which the last of its conditions closed, None while one is open or there is none."""
     closed_at: datetime | None = None
@@ -127,6 +127,13 @@ class Group:
         """Has what was found when it was over stood for so long that it must go on?"""
         return now - next(iter(self.late.values()), now) > LATE
 
+    def _is_late(self, event: FindingEvent) -> bool:
+        """Was it over when this was found, which it explains, or which began before it was over?"""
+        if self.open or self.own_closed is None:
+            return False
+        own = event.anomaly == self.first.anomaly
+        return event.at <= self.own_closed[1] if own else event.implied_by is not None
+
     def stands(self, finding: str) -> bool:
         """Is this condition a part of it, and open?"""
         return finding in self.open or finding in self.late
@@ -207,7 +214,7 @@ class Group:
             self.violations = event.counted
             self.latest = event if own else self.latest
             return
-        if event.id not in self.open and self.own_closed is not None and not self.open and event.implied_by is not None:
+        if self._is_late(event):
             self.late.setdefault(event.id, event.counted)
             return
         self.open.add(event.id)

@@ -301,6 +301,8 @@ def _tell(own: Reach, run: str, kind: Any, decidable: int, at: int, report: Repo
         whom = f"the leader of partition {report.place.partition} of {report.state.topic}"
     elif whole:
         whom = f"any broker ({', '.join(map(str, brokers))})"
+    elif silent[-1] not in brokers and brokers:
+        whom = f"broker {', '.join(map(str, silent))}, named as a leader and none of {', '.join(map(str, brokers))},"
     else:
         whom = f"broker {', '.join(map(str, silent))} (of {', '.join(map(str, brokers))})"
     error = side.words.get("error")

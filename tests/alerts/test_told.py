@@ -243,6 +243,21 @@ def test_what_waited_on_an_outage_and_is_found_when_it_is_over_does_not_begin_it
     assert one.folded == {"stuck-consumer": 100} and one.until == NOON + (60 if lasts < 60 else 62) * S
 
 
+@pytest.mark.parametrize("lasts", [10, 90])
+def test_one_that_began_before_the_others_had_ended_and_is_found_later_is_no_second_page(
+    hook: Hook, lasts: int
+) -> None:
+    """It is of a host whose rows, or whose clock, are behind."""
+    events = [
+        stuck("stuck-producer", 1, "opened", at=10),
+        stuck("stuck-producer", 1, "closed", at=70),
+        replace(stuck("stuck-producer", 2, "opened", at=60), counted=NOON + 130 * S),
+        replace(stuck("stuck-producer", 2, "closed", at=60 + lasts), counted=NOON + (130 + lasts) * S),
+    ]
+    states = [state for _, state, _ in hook.hear(events, until=400)]
+    assert states == (["open", "over"] if lasts < 60 else ["open", "over", "open", "over"])
+
+
 def test_what_outlasts_an_outage_of_which_a_part_goes_on_is_told(hook: Hook) -> None:
     """Its own broker answers again: so say the rules, which open it once more."""
     explained = stuck("stuck-consumer", 1, "opened", at=31, implied=True)

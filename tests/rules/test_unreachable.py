@@ -294,20 +294,23 @@ def test_a_cluster_that_answers(build: Callable[[History], None], fed: Callable[
 
 
 @FEEDS
-def test_one_broker_of_three_away_is_named_and_the_others_partitions_are_fine(fed: Callable[[History], Store]) -> None:
+@pytest.mark.parametrize(
+    ("known", "called"),
+    [("1,2,3", "broker 1 (of 1, 2, 3)"), ("2,3", "broker 1, named as a leader and none of 2, 3,")],
+)
+def test_one_broker_of_three_away_is_named_and_the_others_partitions_are_fine(
+    fed: Callable[[History], Store], known: str, called: str
+) -> None:
     h = History()
     h.assign("r")
     h.assign("r", partition=1)
     i = answered(h, 10, partitions=2)
     for _ in range(15):
-        unanswered(h, 3, silent="1", brokers="1,2,3")
+        unanswered(h, 3, silent="1", brokers=known)
         h.row("observer", "offsets", partition=1, log_start=0, log_end=i, last_stable=i)
         h.mark(partition=1)
     one = the(fed(h), "cluster-unreachable")
-    assert (
-        one.message
-        == "no request to broker 1 (of 1, 2, 3) has been answered for 31 s (asked by the observer of run run)"
-    )
+    assert one.message == f"no request to {called} has been answered for 31 s (asked by the observer of run run)"
     assert (one.evidence["brokers"], one.evidence["whole_cluster"]) == ([1], False)
 
 
