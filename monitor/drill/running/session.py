@@ -6,7 +6,8 @@
 
 A run: the probes start, and work as if nothing were wrong; the drill acts; the must findings are waited for; the drill
 undoes what it did; some seconds of ordinary work follow; writing ends, readers and checks catch up, everything ends.
-Whatever comes until then counts. The folder of a run that passed is removed, that of another is kept, with its history.
+Whatever comes until then counts. The folder of a run that passed is removed, that of another is kept, with its history
+and what the brokers logged meanwhile.
 
 Everything that was started is ended, however a run ends.
 """
@@ -18,12 +19,13 @@ import shutil
 import threading
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from deploy.broker import Broker
 from deploy.local_kafka import LocalKafka
 from monitor.drill.definition.drill import QUIET, SHORT, Drill, merged
 from monitor.drill.definition.graded import Graded
@@ -111,13 +113,16 @@ class Session:
         began = time.monotonic()
         folder = self._folder / f"{drill.title.replace('/', '-')}-{uuid.uuid4().hex[:4]}"
         stage: Stage | None = None
+        cluster: LocalKafka | None = None
         error: str | None = None
         skipped = False
         kafka = ""
+        said: dict[Path, int] = {}
         with ExitStack() as ending:
             try:
                 cluster = None if self._against else self._clusters.take(drill.cluster)
                 kafka = cluster.version if cluster else "staging"
+                said = {broker.server_log: broker.server_log.stat().st_size for broker in _brokers(cluster)}
                 play = drill.play()
                 stage = self._stage(drill, play, folder, cluster, ending)
                 self._perform(drill, play, stage, ending)
@@ -129,13 +134,15 @@ class Session:
                 skipped = isinstance(failure, DrillSkipped)
                 told = " ".join(str(failure).split())
                 error = told if isinstance(failure, known_errors()) else f"{type(failure).__name__}: {told}"
-        if error is not None or drill.spoils_cluster:
-            self._clusters.drop()
         seen = tuple(stage.checker.found) if stage else ()
         verdict = judge(drill, seen, stage.first_act if stage else None, error, skipped=skipped)
         kept = folder if self._options.keep or verdict.failed else None
         if kept is None:
             shutil.rmtree(folder, ignore_errors=True)
+        else:
+            _keep_logs(kept, _brokers(cluster), said)
+        if error is not None or drill.spoils_cluster:
+            self._clusters.drop()
         return Result(
             drill=drill,
             verdict=verdict,
@@ -253,6 +260,20 @@ def _remove_topics(stage: Stage) -> None:
         admin = open_admin(admin_settings(stage.direct, client="offsetwatch-drill"))
         for future in admin.delete_topics(list(stage.config.topic_names), operation_timeout=5.0).values():
             future.result(6.0)
+
+
+def _brokers(cluster: LocalKafka | None) -> list[Broker]:
+    return cluster.brokers if cluster is not None else []
+
+
+def _keep_logs(folder: Path, brokers: Sequence[Broker], begins: Mapping[Path, int]) -> None:
+    """Put what each broker said in the run beside its history: whether a violation is the broker's is told there."""
+    for broker in brokers:
+        with suppress(OSError):
+            (folder / "brokers").mkdir(parents=True, exist_ok=True)
+            with broker.server_log.open("rb") as log, (folder / "brokers" / f"{broker.id}.log").open("wb") as kept:
+                log.seek(begins.get(broker.server_log, 0))
+                shutil.copyfileobj(log, kept)
 
 
 def _acts(stage: Stage | None) -> tuple[tuple[float, str], ...]:

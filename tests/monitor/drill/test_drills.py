@@ -62,6 +62,7 @@ def test_a_drill_that_finds_nothing_fails_and_keeps_its_history(session: Session
     result = session.run(EXPECTANT)
     assert str(result.verdict) == "failed: missed lost-write"
     assert result.history is not None and (result.history / "tables" / "history" / "_delta_log").is_dir()
+    assert "name='drill-baseline" in (result.history / "brokers" / "1.log").read_text()
 
 
 class Unable(Play):
