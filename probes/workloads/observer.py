@@ -292,12 +292,16 @@ class Observer(Probe):
 
     def _hear(self, *, alive: bool = True) -> None:
         """Log what has been answered, and what is given up."""
-        now = self.log.now()
         for key, question in list(self._pending.items()):
+            now = self.log.now()
             if question.answered or now.mono - question.invoked.mono > int((question.within + LATE) * SECOND):
                 del self._pending[key]
                 # What the journal holds open of a partition ends with a row there, not with another partition's.
                 rows = self._rows(question, now, whole=question.opened)
+                # Later than the answers were there, however long this thread was kept waiting meanwhile.
+                now = self.log.now()
+                for row in rows:
+                    row.completed, row.mono_completed = now.at, now.mono
                 if question.group is None:
                     self._tell_of(question, rows, now.mono)
                 self.log.append(rows)

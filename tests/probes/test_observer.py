@@ -370,6 +370,34 @@ def test_a_leader_that_the_client_waited_for_in_vain_has_timed_out(stage: MakeSt
     assert row.error == error
 
 
+def test_an_answer_that_comes_while_the_observer_is_kept_waiting_was_not_there_before(
+    stage: MakeStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a busy machine an answer came after the time that its row gave: the commit that it told of was invoked only
+    after that, and it was called a commit that nobody had made."""
+    one = stage()
+    here, group = (one.config.topics.records, 0), f"{one.prefix}-g"
+    observer = one.put(Observer, "observer", groups=[group])
+    question = observer._pending[group] = Question(7, observer.log.now(), [here], 60.0, group)
+    answer = question.futures[None] = Future()
+    observer._watch(question)
+    read, came = observer.log.now, list[Instant]()
+
+    def and_is_kept_waiting() -> Instant:
+        moment = read()
+        if not came:
+            answer.set_result([(here, 26, None)])
+            came.append(read())
+        return moment
+
+    monkeypatch.setattr(observer.log, "now", and_is_kept_waiting)
+    while group in observer._pending:
+        observer._hear()
+    (row,) = [row for row in witness(observer).of("offsets") if row.group == group]
+    assert row.committed == 26
+    assert (row.completed, known(row.mono_completed)) >= (came[0].at, came[0].mono)
+
+
 LEADERSHIP = ("led_by", "leader_epoch", "replicas_on", "in_sync")
 
 
