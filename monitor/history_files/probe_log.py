@@ -8,6 +8,7 @@ judged, and a condition counts where it was still open then.
 from __future__ import annotations
 
 import tempfile
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -38,6 +39,9 @@ from streaming_jobs.history.replay import Replay
 from streaming_jobs.location import TableLocation, is_table, table_location
 from streaming_jobs.tables.delta_tables import open_table
 from streaming_jobs.tables.schemas import FINDINGS, PARTITION_STATE
+
+SAY_EVERY: Final = 10.0
+"""Seconds after which it is said how far it is: a day of a fleet takes half an hour."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +101,14 @@ def _judged(
     if edges:
         many = f"{len(edges)} partition{'s' * (len(edges) != 1)}"
         say(f"the first rows of {many} have been aged out: they are judged from where rows are left")
-    rows = 0
-    for piece in replay.pieces():
+    rows, pieces = 0, replay.pieces()
+    of, said = sum(piece.rows for piece in pieces), time.monotonic()
+    for piece in pieces:
         found += checks.take(replay.read(piece))
         rows += piece.rows
+        if time.monotonic() - said > SAY_EVERY:
+            said = time.monotonic()
+            say(f"{rows:,} of {of:,} rows are judged")
     found += checks.settle()
     if cycles:
         found += _cycles(history, ww, pictures)

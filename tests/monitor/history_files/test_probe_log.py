@@ -155,6 +155,18 @@ def test_rows_that_are_missing_in_the_middle_are_not_aged_out(hole: bool, tmp_pa
     assert said == []
 
 
+def test_of_a_log_that_takes_long_it_is_said_how_far_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("monitor.history_files.probe_log.SAY_EVERY", -1.0)
+    monkeypatch.setattr(Replay.pieces, "__defaults__", (100,))
+    h = History()
+    h.assign("r")
+    for i in range(1000):
+        h.send("w", i, at=i)
+    said: list[str] = []
+    rows = judge(located(kept(tmp_path, h.rows)) or tmp_path, Objectives(), cycles=False, say=said.append).rows
+    assert said[-1] == f"{rows:,} of {rows:,} rows are judged" and len(said) > 1
+
+
 def test_the_findings_of_a_kept_log_are_shown_like_those_of_the_tables(tmp_path: Path) -> None:
     data = kept(tmp_path / "data", rows_of("duplicate"))
     done = offsetwatch("findings", "--history", str(data), "--json", "--kind", "violation", cwd=tmp_path)
