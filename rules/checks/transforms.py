@@ -330,7 +330,8 @@ def _tell_inputs(own: Transforms, passage: Passage) -> None:
     settled = _settled_inputs(passage)
     for group in groups:
         runs, times = settled
-        new = (runs.offset >= begun.get(group, 0)) & ~unknown_inputs.unknown_to(own.unknown, group, runs)
+        strange = unknown_inputs.unknown_to(own.unknown, group, runs, times, state.processes)
+        new = (runs.offset >= begun.get(group, 0)) & ~strange
         facts.add("input", times[new], group=[group] * int(new.sum()), runs=runs.take(new))
     _tell_horizon(passage, groups, "input")
 

@@ -2,16 +2,18 @@
 
 Part of `rules.checks.transforms`. Where a transform lists records of a run as a stranger's, what writers of that run
 sent is no input of its group's, as far as its polls that list them went, and further on until the group's next
-transform begins.
+transform begins, or as long as the one lives that listed them last: another one of the group that begins meanwhile may
+never be given the partition.
 
-State: each run that a group does not know, until the group's next transform has begun and all is settled that it was
-said of; the writers that live, those of what is not settled, and the newest `WRITERS_KEPT` beside them. Of more than
-`PAIRS_KEPT` runs the oldest are dropped, which is told (`rules.kept.dropped`): of their groups no input is told until
-they begin again.
+State: each run that a group does not know, until the group's next transform has begun, the one that listed it is over,
+and all is settled that it was said of; the writers that live, those of what is not settled, and the newest
+`WRITERS_KEPT` beside them. Of more than `PAIRS_KEPT` runs the oldest are dropped, which is told (`rules.kept.dropped`):
+of their groups no input is told until they begin again.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -19,10 +21,10 @@ import numpy as np
 import pyarrow as pa
 
 from rules.arrays.columns import FOREIGN, Runs, irregulars, said_to_stand_here
-from rules.arrays.intervals import Bools, among, indices
+from rules.arrays.intervals import Bools, Ints, among, indices
 from rules.kept.check import FOREVER, News
 from rules.kept.report import Report
-from rules.kept.state import State
+from rules.kept.state import Process, State
 
 PAIRS_KEPT: Final = 256
 WRITERS_KEPT: Final = 256
@@ -31,8 +33,9 @@ WRITERS_KEPT: Final = 256
 @dataclass(slots=True)
 class UnknownInputs:
     """`strangers`: [group, run that it does not know, offsets of the polls that list such records, from and until, when
-    the last of them was]; `blind`: groups of which some of these were dropped, and when the last of those was; `born`:
-    when the newest transform of each group began; `wrote`: [writer, run] of those that send here."""
+    the last of them was, whose that was, when that one closed, -1 while that is not known]; `blind`: groups of which
+    some of these were dropped, and when the last of those was; `born`: when the newest transform of each group began;
+    `wrote`: [writer, run] of those that send here."""
 
     strangers: list[list[Any]] = field(default_factory=list)
     blind: dict[str, int] = field(default_factory=dict)
@@ -70,33 +73,51 @@ def note_strangers(own: UnknownInputs, new: News, groups: dict[int, str]) -> Non
         low = int(min(odd.offset[i], polled.offset[mine].min(initial=FOREVER)))
         high = int(max(odd.offset[i], (polled.offset + polled.length)[mine].max(initial=0) - 1))
         if (group, run) not in known:
-            known[group, run] = [group, run, low, high, -1]
+            known[group, run] = [group, run, low, high, -1, -1, -1]
             own.strangers.append(known[group, run])
-        entry = known[group, run]
-        entry[2:] = min(entry[2], low), max(entry[3], high), max(entry[4], int(new.columns.completed[row]))
+        entry, at = known[group, run], int(new.columns.completed[row])
+        entry[2:4] = min(entry[2], low), max(entry[3], high)
+        if at >= entry[4]:
+            entry[4:] = at, int(process[i]), -1
 
 
-def unknown_to(own: UnknownInputs, group: str, runs: Runs) -> Bools:
-    """Which of these inputs the group's transforms take for a stranger's, or may do so."""
+def unknown_to(own: UnknownInputs, group: str, runs: Runs, times: Ints, processes: Mapping[int, Process]) -> Bools:
+    """Which of these inputs, settled at these `times`, the group's transforms take for a stranger's, or may do so."""
     if group in own.blind:
         return np.ones(len(runs), bool)
     found = np.zeros(len(runs), bool)
-    for of, run, low, high, at in own.strangers:
+    for of, run, low, high, at, process, closed in own.strangers:
         if of == group:
-            until = FOREVER if at >= own.born.get(group, -1) else high
             theirs = {int(writer) for writer, name in own.wrote if name == run}
-            found |= among(runs.writer, theirs) & (runs.offset >= low) & (runs.offset <= until)
+            goes_on = (at >= own.born.get(group, -1)) | (times <= _over(process, closed, processes))
+            found |= among(runs.writer, theirs) & (runs.offset >= low) & ((runs.offset <= high) | goes_on)
     return found
+
+
+def _over(process: int, closed: int, processes: Mapping[int, Process]) -> int:
+    """When it was over, `FOREVER` while it lives, -1 where nobody knows any more."""
+    if closed < 0 and process in processes:
+        closed = processes[process].closed
+        return FOREVER if closed < 0 else closed
+    return closed
 
 
 def forget(own: UnknownInputs, state: State, report: Report) -> None:
     """Drop what is settled, and what is too much."""
-    own.strangers = [one for one in own.strangers if one[4] >= own.born.get(one[0], -1) or one[3] >= state.settled]
+    for one in own.strangers:
+        one[6] = max(one[6], state.processes[one[5]].closed if one[5] in state.processes else -1)
+    own.strangers = [
+        one
+        for one in own.strangers
+        if one[4] >= own.born.get(one[0], -1)
+        or one[3] >= state.settled
+        or _over(one[5], one[6], state.processes) == FOREVER
+    ]
     own.blind = {group: at for group, at in own.blind.items() if at >= own.born.get(group, -1)}
     over = len(own.strangers) - PAIRS_KEPT
     if over > 0:
         own.strangers.sort(key=lambda one: int(one[4]))
-        for group, _, _, _, at in own.strangers[:over]:
+        for group, _, _, _, at, *_ in own.strangers[:over]:
             own.blind[group] = max(at, own.blind.get(group, -1))
         del own.strangers[:over]
         report.drop("runs that transforms do not know", over)

@@ -296,6 +296,7 @@ def test_what_a_transform_lists_as_a_strangers_is_no_input_of_its_group(
     pair.wait(20)
     if later:
         for h in (pair.inputs, pair.outputs):
+            h.row("x", "close")
             h.row("y", "start", kind="transform", settings={"group.id": "g"})
             pair.begun("y", h)
         pair.inputs.assign("y", f="subscribe")

@@ -95,23 +95,47 @@ def test_of_more_runs_than_are_kept_nothing_is_concluded_until_the_group_begins_
 def test_what_is_settled_is_not_remembered() -> None:
     """Each of many hosts joins with a run of its own, and the group's next transform knows it."""
     own = unknown_inputs.UnknownInputs(
-        strangers=[["g", "a", 0, 9, 5], ["g", "b", 0, 20, 5], ["g", "c", 0, 9, 8], ["h", "a", 0, 9, 5]], born={"g": 7}
+        strangers=[
+            ["g", "a", 0, 9, 5, 1, -1],
+            ["g", "b", 0, 20, 5, 1, -1],
+            ["g", "c", 0, 9, 8, 1, -1],
+            ["g", "d", 0, 9, 5, 2, -1],
+            ["h", "a", 0, 9, 5, 3, -1],
+        ],
+        born={"g": 7},
     )
-    report = Report(Place("c", "t", 0), State(settled=10), Objectives())
+    processes = {1: Process(closed=6), 2: Process()}
+    report = Report(Place("c", "t", 0), State(settled=10, processes=processes), Objectives())
     unknown_inputs.forget(own, report.state, report)
-    assert [one[:2] for one in own.strangers] == [["g", "b"], ["g", "c"], ["h", "a"]]
+    assert [one[:2] for one in own.strangers] == [["g", "b"], ["g", "c"], ["g", "d"], ["h", "a"]]
+    assert [one[6] for one in own.strangers] == [6, 6, -1, -1]
     assert own.blind == {}
 
 
 def test_a_strangers_are_its_writers_values_where_the_polls_went_that_list_it() -> None:
-    """Run a's, further on as long as no transform has begun since: of run b's, up to the last of them."""
+    """Run a's, further on as long as no transform has begun since, or the one lives that listed them: of run b's, up to
+    the last of them."""
     own = unknown_inputs.UnknownInputs(
-        strangers=[["g", "a", 10, 19, 8], ["g", "b", 10, 19, 5]], born={"g": 7}, wrote=[[1, "a"], [2, "b"], [3, "c"]]
+        strangers=[["g", "a", 10, 19, 8, 4, -1], ["g", "b", 10, 19, 5, 5, -1], ["g", "d", 10, 19, 5, 6, -1]],
+        born={"g": 7},
+        wrote=[[1, "a"], [2, "b"], [3, "c"], [4, "d"]],
     )
-    writer, offset = (column.ravel() for column in np.meshgrid([1, 2, 3], [9, 10, 19, 20], indexing="ij"))
-    taken = unknown_inputs.unknown_to(own, "g", Runs(writer, writer, offset, offset, writer * 0 + 1))
-    assert taken.reshape(3, 4).tolist() == [[False, True, True, True], [False, True, True, False], [False] * 4]
-    assert not unknown_inputs.unknown_to(own, "h", Runs(writer, writer, offset, offset, writer * 0 + 1)).any()
+    lives = {5: Process(closed=6), 6: Process(closed=9)}
+
+    def taken(group: str, settled: int) -> list[list[bool]]:
+        writer, offset = (column.ravel() for column in np.meshgrid([1, 2, 3, 4], [9, 10, 19, 20], indexing="ij"))
+        runs = Runs(writer, writer, offset, offset, writer * 0 + 1)
+        found: list[list[bool]] = (
+            unknown_inputs.unknown_to(own, group, runs, writer * 0 + settled, lives).reshape(4, 4).tolist()
+        )
+        return found
+
+    up_to, on = [False, True, True, False], [False, True, True, True]
+    assert taken("g", 9) == [on, up_to, [False] * 4, on]
+    assert taken("g", 10) == [on, up_to, [False] * 4, up_to]
+    lives[6].closed = -1
+    assert taken("g", 10) == [on, up_to, [False] * 4, on]
+    assert taken("h", 9) == [[False] * 4] * 4
 
 
 def test_the_newest_writers_are_known_and_those_that_live(monkeypatch: pytest.MonkeyPatch) -> None:
