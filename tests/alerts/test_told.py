@@ -243,6 +243,16 @@ def test_what_waited_on_an_outage_and_is_found_when_it_is_over_does_not_begin_it
     assert one.folded == {"stuck-consumer": 100} and one.until == NOON + (60 if lasts < 60 else 62) * S
 
 
+def test_what_is_found_when_an_outage_is_over_and_outlasts_it_stands_for_itself() -> None:
+    """The rules open it again, and say that nothing explains it any more."""
+    late = replace(stuck("stuck-consumer", 1, "opened", at=31, implied=True), counted=NOON + 120 * S)
+    again = replace(stuck("stuck-consumer", 1, "opened", at=62), counted=NOON + 130 * S)
+    incidents = Incidents()
+    incidents.take([away("opened", at=30, since=0), away("closed", at=60), late, again])
+    found = {one.anomaly: one.open for one in incidents.at(NOON + 400 * S)}
+    assert found == {"stuck-consumer": True, "cluster-unreachable": False}
+
+
 @pytest.mark.parametrize("lasts", [10, 90])
 def test_one_that_began_before_the_others_had_ended_and_is_found_later_is_no_second_page(
     hook: Hook, lasts: int
