@@ -28,6 +28,7 @@ from monitor.process.memory import giving_back
 from monitor.process.program_log import say as to_stderr
 from monitor.process.reach import connection, evidence_topic, open_fleet, reach
 from monitor.process.readiness import not_ready
+from monitor.process.signals import asked
 from monitor.process.versions import versions
 from monitor.process.watchdog import watched
 from probes.clock import SystemClock
@@ -123,7 +124,7 @@ def run(config: Config, probes: Probes, stop: threading.Event, say: Callable[[st
         with watched(), giving_back():
             while failure is None and not stop.wait(1.0):
                 failure = probes.failure if isinstance(probes, Fleet) else None
-        say("stopping: writers, readers, observer, then the last append to the probe log")
+        say(f"stopping{asked(stop)}: writers, readers, observer, then the last append to the probe log")
     finally:
         probes.stop()
         served.close()

@@ -20,6 +20,17 @@ STOPPED_WITHIN: Final = 28.0
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
+class Stop(threading.Event):
+    """Set where the process is to end; `by`: the signal that asked for it, empty where it was none."""
+
+    by = ""
+
+
+def asked(stop: threading.Event) -> str:
+    """Who asked for this stop, to be put behind "stopping": nobody is to wonder in the morning."""
+    return f" ({stop.by})" if isinstance(stop, Stop) and stop.by else ""
+
+
 @contextmanager
 def stop_on_signal(within: float | None = None) -> Iterator[threading.Event]:
     """An event that SIGTERM, SIGHUP or Ctrl-C set while the block runs. A second Ctrl-C raises KeyboardInterrupt.
@@ -29,7 +40,7 @@ def stop_on_signal(within: float | None = None) -> Iterator[threading.Event]:
 
     For the main thread. Programs that are started inside must not share the terminal's Ctrl-C, nor a SIGTERM to the
     process group (their own session)."""
-    stop = threading.Event()
+    stop = Stop()
     over = threading.Event()
 
     def ask(number: int, frame: FrameType | None) -> None:
@@ -37,6 +48,7 @@ def stop_on_signal(within: float | None = None) -> Iterator[threading.Event]:
             raise KeyboardInterrupt
         if within is not None and not stop.is_set():
             threading.Thread(target=_end_after, args=(within, over), name="end-after", daemon=True).start()
+        stop.by = stop.by or signal.Signals(number).name
         stop.set()
 
     before: dict[signal.Signals, Any] = {one: signal.signal(one, ask) for one in _SIGNALS}

@@ -46,6 +46,7 @@ from monitor.process.machine_clock import MachineClock
 from monitor.process.memory import giving_back
 from monitor.process.page import serve
 from monitor.process.probing import Probes, cluster_of, register_probes
+from monitor.process.signals import asked
 from monitor.process.stall_note import KEPT_AS, StallNote
 from monitor.process.versions import versions
 from monitor.status.board import Board
@@ -397,7 +398,7 @@ def run(watch: Watch, *, say: Say, stop: threading.Event) -> None:
                     raise UserError("the integrity job ended without being asked to")
         if failed:
             raise failed[0]
-        say("stopping: the running batch is finished first" if watch.at_work else "stopping")
+        say(f"stopping{asked(stop)}" + (": the running batch is finished first" if watch.at_work else ""))
         if starter.is_alive():
             watch.ask_to_stop()
             starter.join(_START_LIMIT)

@@ -150,6 +150,7 @@ def test_probe_run(kafka: LocalKafka, tmp_path: Path) -> None:
     assert told is not None, said
     sent, acknowledged, polled = (int(number.replace(",", "")) for number in told.groups())
     assert 0 < acknowledged <= sent and polled > 0
+    assert "stopping (SIGTERM): writers" in said
     assert "0 bytes of journals not logged yet" in said
     check_that_the_log_is_whole(tmp_path)
     check_that_they_end_where_their_log_is_gone(kafka, tmp_path)
