@@ -32,12 +32,12 @@ WRITERS_KEPT: Final = 256
 
 @dataclass(slots=True)
 class UnknownInputs:
-    """`strangers`: [group, run that it does not know, offsets of the polls that list such records, from and until, when
-    the last of them was, whose that was, when that one closed, -1 while that is not known]; `blind`: groups of which
-    some of these were dropped, and when the last of those was; `born`: when the newest transform of each group began;
-    `wrote`: [writer, run] of those that send here."""
+    """`strange_runs`: [group, run that it does not know, offsets of the polls that list such records, from and until,
+    when the last of them was, whose that was, when that one closed, -1 while that is not known]; `blind`: groups of
+    which some of these were dropped, and when the last of those was; `born`: when the newest transform of each group
+    began; `wrote`: [writer, run] of those that send here."""
 
-    strangers: list[list[Any]] = field(default_factory=list)
+    strange_runs: list[list[Any]] = field(default_factory=list)
     blind: dict[str, int] = field(default_factory=dict)
     born: dict[str, int] = field(default_factory=dict)
     wrote: list[list[Any]] = field(default_factory=list)
@@ -62,7 +62,7 @@ def note_strangers(own: UnknownInputs, new: News, groups: dict[int, str]) -> Non
     here, writer, _ = said_to_stand_here(new.columns, odd)
     told = odd.listed.field("run").take(pa.array(odd.at))
     process, polled = new.columns.process[odd.row], new.columns.polled
-    known = {(one[0], one[1]): one for one in own.strangers}
+    known = {(one[0], one[1]): one for one in own.strange_runs}
     wrote = {(one[0], one[1]) for one in own.wrote}
     for i in indices(here & among(process, groups)).tolist():
         group, run, row = groups[int(process[i])], told[i].as_py() or "", int(odd.row[i])
@@ -74,7 +74,7 @@ def note_strangers(own: UnknownInputs, new: News, groups: dict[int, str]) -> Non
         high = int(max(odd.offset[i], (polled.offset + polled.length)[mine].max(initial=0) - 1))
         if (group, run) not in known:
             known[group, run] = [group, run, low, high, -1, -1, -1]
-            own.strangers.append(known[group, run])
+            own.strange_runs.append(known[group, run])
         entry, at = known[group, run], int(new.columns.completed[row])
         entry[2:4] = min(entry[2], low), max(entry[3], high)
         if at >= entry[4]:
@@ -86,7 +86,7 @@ def unknown_to(own: UnknownInputs, group: str, runs: Runs, times: Ints, processe
     if group in own.blind:
         return np.ones(len(runs), bool)
     found = np.zeros(len(runs), bool)
-    for of, run, low, high, at, process, closed in own.strangers:
+    for of, run, low, high, at, process, closed in own.strange_runs:
         if of == group:
             theirs = {int(writer) for writer, name in own.wrote if name == run}
             goes_on = (at >= own.born.get(group, -1)) | (times <= _over(process, closed, processes))
@@ -104,22 +104,22 @@ def _over(process: int, closed: int, processes: Mapping[int, Process]) -> int:
 
 def forget(own: UnknownInputs, state: State, report: Report) -> None:
     """Drop what is settled, and what is too much."""
-    for one in own.strangers:
+    for one in own.strange_runs:
         one[6] = max(one[6], state.processes[one[5]].closed if one[5] in state.processes else -1)
-    own.strangers = [
+    own.strange_runs = [
         one
-        for one in own.strangers
+        for one in own.strange_runs
         if one[4] >= own.born.get(one[0], -1)
         or one[3] >= state.settled
         or _over(one[5], one[6], state.processes) == FOREVER
     ]
     own.blind = {group: at for group, at in own.blind.items() if at >= own.born.get(group, -1)}
-    over = len(own.strangers) - PAIRS_KEPT
+    over = len(own.strange_runs) - PAIRS_KEPT
     if over > 0:
-        own.strangers.sort(key=lambda one: int(one[4]))
-        for group, _, _, _, at, *_ in own.strangers[:over]:
+        own.strange_runs.sort(key=lambda one: int(one[4]))
+        for group, _, _, _, at, *_ in own.strange_runs[:over]:
             own.blind[group] = max(at, own.blind.get(group, -1))
-        del own.strangers[:over]
+        del own.strange_runs[:over]
         report.drop("runs that transforms do not know", over)
     if len(own.wrote) > WRITERS_KEPT:
         writing = {process.writer for process in state.processes.values()} | set(state.log.writer.tolist())

@@ -95,7 +95,7 @@ def test_of_more_runs_than_are_kept_nothing_is_concluded_until_the_group_begins_
 def test_what_is_settled_is_not_remembered() -> None:
     """Each of many hosts joins with a run of its own, and the group's next transform knows it."""
     own = unknown_inputs.UnknownInputs(
-        strangers=[
+        strange_runs=[
             ["g", "a", 0, 9, 5, 1, -1],
             ["g", "b", 0, 20, 5, 1, -1],
             ["g", "c", 0, 9, 8, 1, -1],
@@ -107,8 +107,8 @@ def test_what_is_settled_is_not_remembered() -> None:
     processes = {1: Process(closed=6), 2: Process()}
     report = Report(Place("c", "t", 0), State(settled=10, processes=processes), Objectives())
     unknown_inputs.forget(own, report.state, report)
-    assert [one[:2] for one in own.strangers] == [["g", "b"], ["g", "c"], ["g", "d"], ["h", "a"]]
-    assert [one[6] for one in own.strangers] == [6, 6, -1, -1]
+    assert [one[:2] for one in own.strange_runs] == [["g", "b"], ["g", "c"], ["g", "d"], ["h", "a"]]
+    assert [one[6] for one in own.strange_runs] == [6, 6, -1, -1]
     assert own.blind == {}
 
 
@@ -116,7 +116,7 @@ def test_a_strangers_are_its_writers_values_where_the_polls_went_that_list_it() 
     """Run a's, further on as long as no transform has begun since, or the one lives that listed them: of run b's, up to
     the last of them."""
     own = unknown_inputs.UnknownInputs(
-        strangers=[["g", "a", 10, 19, 8, 4, -1], ["g", "b", 10, 19, 5, 5, -1], ["g", "d", 10, 19, 5, 6, -1]],
+        strange_runs=[["g", "a", 10, 19, 8, 4, -1], ["g", "b", 10, 19, 5, 5, -1], ["g", "d", 10, 19, 5, 6, -1]],
         born={"g": 7},
         wrote=[[1, "a"], [2, "b"], [3, "c"], [4, "d"]],
     )
