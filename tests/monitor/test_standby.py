@@ -97,7 +97,7 @@ def test_one_that_stands_by_is_stopped_at_once(tmp_path: Path) -> None:
         until(lambda: said(tmp_path), tmp_path)
         os.killpg(standby.pid, signal.SIGTERM)
         assert standby.wait(timeout=60) == 0
-    assert said(tmp_path)[1:] == ["offsetwatch: stopping"]
+    assert said(tmp_path)[1:] == ["offsetwatch: stopping (SIGTERM)"]
 
 
 @pytest.mark.spark
