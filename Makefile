@@ -66,10 +66,11 @@ HISTORIES ?= 20000
 MODELS ?= 50
 WORLDS ?= 10000
 SEED ?= $(shell date +%s)
-SEARCHED := model reference cycles_random registers across_partitions liveness given_again
+SEARCHED := test_model test_reference cycles/test_cycles_random cycles/test_registers \
+  transactions/test_across_partitions conditions/test_liveness cut_logs/test_given_again
 search: $(READY)
 	@failed=0; HISTORIES=$(HISTORIES) MODELS=$(MODELS) $(BIN)/python -m pytest -n auto --dist worksteal --timeout=0 \
-	  $(patsubst %,tests/rules/test_%.py,$(SEARCHED)) || failed=1; \
+	  $(patsubst %,tests/rules/%.py,$(SEARCHED)) || failed=1; \
 	$(BIN)/python -m tests.rules.world --worlds $(WORLDS) --seed $(SEED) --jobs "$$(nproc)" || failed=1; \
 	exit $$failed
 

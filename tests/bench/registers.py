@@ -18,8 +18,8 @@ from rules.registers.check import NAME
 from rules.store import MemoryStore
 from rules.vocabulary.slices import Mark, Place, RegisterOp, Slice, to_table
 from tests.bench.report import show
+from tests.rules.cycles.linearizations import Steady
 from tests.rules.histories import START
-from tests.rules.linearizations import Steady
 
 OPERATIONS = 1_000_000
 AT_ONCE = 50_000

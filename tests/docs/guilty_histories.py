@@ -17,23 +17,23 @@ from rules.cycles.search import search
 from rules.vocabulary.catalogue import CATALOGUE
 from rules.vocabulary.finding import Finding
 from rules.vocabulary.slices import Altered, Run, Slice, to_table
-from tests.rules import log_end_histories
 from tests.rules import test_cases as cases
 from tests.rules import test_classified as classified
-from tests.rules import test_committed_offsets as commits
-from tests.rules import test_cycles as cycles
-from tests.rules import test_dirty_reads as dirty_reads
-from tests.rules import test_fates as fates
-from tests.rules import test_foreign_commits as foreign_commits
-from tests.rules import test_registers as register_cases
-from tests.rules import test_sequences as sequences
-from tests.rules import test_stability as stability
-from tests.rules import test_stale_log_ends as stale_ends
-from tests.rules import test_transactions as transactions
-from tests.rules import test_transforms as transforms
-from tests.rules.committed_offsets import later
+from tests.rules.committed import test_committed_offsets as commits
+from tests.rules.committed import test_foreign_commits as foreign_commits
+from tests.rules.committed.committed_offsets import later
+from tests.rules.cut_logs import log_end_histories
+from tests.rules.cut_logs import test_stale_log_ends as stale_ends
+from tests.rules.cycles import test_cycles as cycles
+from tests.rules.cycles import test_registers as register_cases
 from tests.rules.histories import History, Store, number
-from tests.rules.transform_pair import Pair
+from tests.rules.losses import test_fates as fates
+from tests.rules.order import test_sequences as sequences
+from tests.rules.transactions import test_dirty_reads as dirty_reads
+from tests.rules.transactions import test_stability as stability
+from tests.rules.transactions import test_transactions as transactions
+from tests.rules.transforms import test_transforms as transforms
+from tests.rules.transforms.transform_pair import Pair
 
 PICTURES: Final = Path(__file__).resolve().parents[2] / "docs" / "pictures"
 Build = Callable[[Any], object]

@@ -25,6 +25,8 @@ TESTS: Final = ROOT / "tests" / "rules"
 EQUIVALENT: Final = Path(__file__).with_name("equivalent.toml")
 SLOW: Final = ("test_model.py", "test_reference.py", "test_cycles_random.py")
 """Random histories: they notice much, late. What only they notice, a case should."""
+APART: Final = ("kept", "triage", "world")
+"""Rooms whose tests are about the state's form, about what is told together, and about whole worlds, not one check."""
 WAYS: Final = re.compile(r"\b(row.by.row|at.once|shuffled(_otherwise)?|in.(random.)?pieces|interleaved|finished)\b")
 """The words in the names of tests that tell how a history is fed, and not which."""
 PYTEST: Final = (
@@ -115,7 +117,9 @@ def _learned(folder: Path, jobs: int, names: list[str]) -> dict[str, dict[str, A
     """By test, its lines and seconds; learned anew for a test file that changed."""
     reach: dict[str, dict[str, Any]] = {}
     unknown: list[tuple[Path, Path]] = []
-    for path in sorted([*TESTS.glob("test_*.py"), *(TESTS / "settling").glob("test_*.py")]):
+    for path in sorted(TESTS.rglob("test_*.py")):
+        if path.parent.name in APART:
+            continue
         if path.stem in names or (not names and path.name not in SLOW):
             stored = folder / f"reach-{path.stem}-{_hash(path)}.jsonl"
             if not stored.is_file():

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.rules.conditions.liveness_of import at_once, row_by_row
 from tests.rules.histories import History, Store
-from tests.rules.liveness_of import at_once, row_by_row
 
 
 def in_pieces(h: History) -> Store:

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.rules.conditions.liveness_of import row_by_row
 from tests.rules.histories import History, Store, number, singly
-from tests.rules.liveness_of import row_by_row
-from tests.rules.test_late_evidence import Hosts, the, traffic
+from tests.rules.settling.test_late_evidence import Hosts, the, traffic
 
 R, W, Q = number("r"), number("w"), number("q")
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from rules.vocabulary.policy import severity
+from tests.rules.conditions.liveness_of import at_once, row_by_row, shuffled
 from tests.rules.histories import History, Store, number, singly
-from tests.rules.liveness_of import at_once, row_by_row, shuffled
 
 T = number("t")
 

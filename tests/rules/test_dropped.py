@@ -13,11 +13,11 @@ from rules.kept.state import State
 from rules.vocabulary.finding import Event
 from rules.vocabulary.objectives import SECOND, Objectives
 from rules.vocabulary.slices import Place
+from tests.rules.conditions.liveness_of import row_by_row
+from tests.rules.conditions.test_stuck_writers import born
 from tests.rules.histories import History, number
-from tests.rules.liveness_of import row_by_row
-from tests.rules.test_altered_records import APPENDED, one, poll
-from tests.rules.test_late_evidence import Hosts, a_host_comes_back
-from tests.rules.test_stuck_writers import born
+from tests.rules.records.test_altered_records import APPENDED, one, poll
+from tests.rules.settling.test_late_evidence import Hosts, a_host_comes_back
 from tests.rules.whole import whole
 
 FOR_SECONDS = 20

@@ -10,7 +10,7 @@ from rules.kept.state import load
 from rules.vocabulary.finding import Recheck
 from rules.vocabulary.slices import Irregular
 from tests.rules.histories import History, Store, found, number, singly
-from tests.rules.transform_pair import Pair
+from tests.rules.transforms.transform_pair import Pair
 
 W = number("w")
 RELOCATED = Irregular(0, 0, "relocated", 1, number("v"), 5, "topic", 3)

@@ -9,19 +9,19 @@ import pytest
 
 from rules.across.recreated_topics import recreated
 from rules.vocabulary.slices import Mark, Place
+from tests.rules.conditions.liveness_of import at_once, row_by_row
+from tests.rules.conditions.test_safety import SAFE, topic, writer
 from tests.rules.histories import History, Store, number
-from tests.rules.liveness_of import at_once, row_by_row
-from tests.rules.test_classified import fenced, rebalanced
-from tests.rules.test_fates import (
+from tests.rules.losses.test_fates import (
     committed_after_its_successor_began,
     never_committed,
     phantom,
     phantom_of_a_silent_writer,
     settle,
 )
+from tests.rules.order.test_sequences import broken
+from tests.rules.test_classified import fenced, rebalanced
 from tests.rules.test_live import healthy
-from tests.rules.test_safety import SAFE, topic, writer
-from tests.rules.test_sequences import broken
 from tests.rules.whole import Told, finished, in_any_way, live, whole
 
 A, R, T, V, W = (number(name) for name in "artvw")

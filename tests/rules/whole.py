@@ -8,8 +8,15 @@ from typing import Any, NamedTuple
 import pytest
 
 from rules.vocabulary.times import micros
+from tests.rules.conditions.liveness_of import (
+    at_once,
+    away_after_seconds,
+    away_in_the_midst,
+    back,
+    row_by_row,
+    shuffled,
+)
 from tests.rules.histories import START, History, Store
-from tests.rules.liveness_of import at_once, away_after_seconds, away_in_the_midst, back, row_by_row, shuffled
 
 
 class Told(NamedTuple):

@@ -28,9 +28,9 @@ from streaming_jobs.verdicts.checks import OUTPUT_SCHEMA
 from streaming_jobs.verdicts.recheck import AT_ONCE, TOGETHER, OffsetRange, Part, Rechecks, shares, unanswered
 from streaming_jobs.verdicts.sink import Batch, Sink
 from tests.known import a_folder
+from tests.rules.cut_logs.test_audit import audited, logged
 from tests.rules.histories import History, number
-from tests.rules.test_across_partitions import indefinite_and_torn
-from tests.rules.test_audit import audited, logged
+from tests.rules.transactions.test_across_partitions import indefinite_and_torn
 from tests.streaming_jobs.probe_log import commit
 from tests.streaming_jobs.test_rebuild import run, violations
 

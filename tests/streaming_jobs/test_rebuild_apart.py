@@ -23,8 +23,8 @@ from streaming_jobs.tables.delta_tables import read_table
 from streaming_jobs.tables.findings import current_findings
 from streaming_jobs.verdicts.sink import Sink
 from tests.known import a_folder
-from tests.rules import test_carried_over as waiting
-from tests.rules.test_held import LOST, W, history
+from tests.rules.conditions import test_carried_over as waiting
+from tests.rules.settling.test_held import LOST, W, history
 from tests.streaming_jobs.probe_log import commit
 
 SUBJECT = [str(W), str(LOST)]

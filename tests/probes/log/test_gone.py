@@ -15,7 +15,7 @@ from probes.log.commits.history import History as Table
 from probes.log.errors import HistoryUnavailable, HostUnknown
 from rules.vocabulary.slices import to_table
 from tests.rules.histories import START, Store, found, number
-from tests.rules.test_late_evidence import Hosts, traffic
+from tests.rules.settling.test_late_evidence import Hosts, traffic
 
 HOST = number("committer two")
 

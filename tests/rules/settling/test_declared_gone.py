@@ -9,9 +9,9 @@ from datetime import timedelta
 import pytest
 
 from rules.vocabulary.slices import DECLARED_GONE, Mark, Slice
+from tests.rules.conditions.liveness_of import at_once, events, row_by_row
 from tests.rules.histories import History, Store, number
-from tests.rules.liveness_of import at_once, events, row_by_row
-from tests.rules.test_late_evidence import Hosts, traffic
+from tests.rules.settling.test_late_evidence import Hosts, traffic
 from tests.rules.whole import Told, whole
 
 S = number("s")

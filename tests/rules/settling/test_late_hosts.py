@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from rules.vocabulary.slices import Mark, Slice
+from tests.rules.conditions.liveness_of import at_once, row_by_row
+from tests.rules.cut_logs.test_given_again import Boots
 from tests.rules.histories import History, Store, number, without
-from tests.rules.liveness_of import at_once, row_by_row
 from tests.rules.settling.going_on import W, going_on, lost
-from tests.rules.test_given_again import Boots
-from tests.rules.test_late_evidence import Hosts
+from tests.rules.settling.test_late_evidence import Hosts
 from tests.rules.whole import Told, whole
 
 

@@ -14,8 +14,8 @@ from rules.engine.order import KINDS
 from rules.kept.state import Moves, Outstanding, Proven, Spans, State, load
 from rules.settling import passes
 from rules.settling.passes import EXACT, SEVERAL
+from tests.rules.conditions.liveness_of import row_by_row
 from tests.rules.histories import START, History, Store, found, number
-from tests.rules.liveness_of import row_by_row
 
 T = TypeVar("T")
 W, V = number("w"), number("v")

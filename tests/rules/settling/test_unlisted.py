@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from rules.settling import listings
+from tests.rules.conditions.liveness_of import row_by_row
 from tests.rules.histories import History, Store, number
-from tests.rules.liveness_of import row_by_row
 from tests.rules.whole import whole
 
 POLLS, EACH = 60, 5

@@ -1,7 +1,8 @@
 """`stuck-consumer` and `stuck-producer`, held against what truly ran: time in which a host stood still does not count,
 where it was long enough to be told from a committer that is slow.
 
-Only that nobody is told stuck who was not: that such are found is what `tests/rules/test_liveness.py` is about.
+Only that nobody is told stuck who was not: that such are found is what
+`tests/rules/conditions/test_liveness.py` is about.
 """
 
 from __future__ import annotations
