@@ -36,7 +36,7 @@ demo: $(READY)
 test: $(READY)
 	@mkdir -p .offsetwatch; said=.offsetwatch/rules-tests.log; failed=0; \
 	nice -n 19 $(BIN)/python -m pytest tests/rules -m "not evening" -n auto --dist worksteal --durations=25 >$$said 2>&1 & rules=$$!; \
-	$(BIN)/python -m pytest tests/monitor/test_demo.py -m alone || failed=1; \
+	$(BIN)/python -m pytest tests/monitor/demo/test_demo.py -m alone || failed=1; \
 	$(BIN)/python -m pytest --ignore=tests/rules -m "$(SOON)" -n 5 --dist loadfile --no-loadscope-reorder \
 	  --durations=15 || failed=1; \
 	wait $$rules || failed=1; \

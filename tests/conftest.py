@@ -34,7 +34,7 @@ NEEDS = {"kafka": {"kafka", "kafka3", "kafka_of_3_8", "secured"}, "spark": {"spa
 WAITING = ("kafka", "spark", "slow")
 """Markers of tests that start programs, and wait for them."""
 LONGEST = (
-    "streaming_jobs/test_rebuild",
+    "streaming_jobs/rebuild/test_rebuild",
     "probes/test_transform",
     "streaming_jobs/test_killed",
     "probes/test_fleet",
@@ -45,7 +45,7 @@ LONGEST = (
     "probes/log/test_cut_journals",
     "streaming_jobs/test_job",
     "monitor/drill/test_drills",
-    "monitor/test_stop",
+    "monitor/process/test_stop",
     "monitor/drill/proxy/test_lies",
     "monitor/drill/proxy/test_side",
 )
@@ -65,21 +65,21 @@ TOGETHER = {
             "monitor/drill/test_schedule",
         ),
         "a broker that wants a login": (
-            "monitor/test_login",
+            "monitor/canaries/test_login",
             "monitor/drill/proxy/test_upstream",
             "monitor/postmortem/test_explain_more",
         ),
         "a Spark session": (
-            "streaming_jobs/test_rebuild",
+            "streaming_jobs/rebuild/test_rebuild",
             "streaming_jobs/test_cycles",
             "streaming_jobs/test_session",
         ),
         "another Spark session": (
             "streaming_jobs/test_job",
-            "streaming_jobs/test_files",
-            "streaming_jobs/test_damaged_files",
-            "streaming_jobs/test_holding",
-            "streaming_jobs/test_across",
+            "streaming_jobs/history/test_files",
+            "streaming_jobs/history/test_damaged_files",
+            "streaming_jobs/history/test_holding",
+            "streaming_jobs/verdicts/test_across",
         ),
     }.items()
     for name in names

@@ -29,7 +29,7 @@ from probes.log.commits.history import History
 from tests.bench import replayed
 from tests.bench.canary import Traffic
 from tests.bench.report import machine, show
-from tests.streaming_jobs.standalone import Standalone
+from tests.streaming_jobs.clusters.standalone import Standalone
 
 FIRST = 5
 ROWS = 20

@@ -31,7 +31,7 @@ from tests.azure_store import KEY
 from tests.object_store import Proxy, known_here, proxy_to
 from tests.streaming_jobs.conftest import CHECKOUT
 from tests.streaming_jobs.probe_log import duplicates
-from tests.streaming_jobs.test_sink import NOW, finding, verdicts
+from tests.streaming_jobs.verdicts.test_sink import NOW, finding, verdicts
 
 pytestmark = pytest.mark.evening
 

@@ -14,8 +14,8 @@ import pytest
 from deploy.local_kafka import LocalKafka
 from tests.alerts.servers import alertmanager, get, sink
 from tests.alerts.test_silenced_pages import hasty, told
+from tests.monitor.canaries.test_object_store import PLANTED, PREFIX, RUNS, host
 from tests.monitor.hosts import Host, until
-from tests.monitor.test_object_store import PLANTED, PREFIX, RUNS, host
 from tests.object_store import environment, store
 
 RECORDS = f"{PREFIX}-records"

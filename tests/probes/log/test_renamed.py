@@ -14,7 +14,7 @@ from probes.log.commits.folder_clock import folder_clock
 from probes.running.known_cluster import note_cluster
 from probes.running.probe_run import RUN_FILE
 from probes.running.renamed import take_over
-from tests.monitor.test_config import written
+from tests.monitor.config.test_config import written
 from tests.probes.log.lives import Prober, StillClock, logged, table_rows
 
 CLUSTER = "PJhOjcr3Q_uHOi0jHtuxGQ"

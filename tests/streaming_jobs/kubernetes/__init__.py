@@ -20,8 +20,8 @@ from typing import Any, Final
 import psutil
 import pytest
 
+from tests.streaming_jobs.clusters.standalone import end
 from tests.streaming_jobs.kubernetes.node import Node
-from tests.streaming_jobs.standalone import end
 
 SOURCE: Final = Path(__file__).resolve().parent
 NAMESPACE: Final = "canary"

@@ -21,7 +21,7 @@ from typing import Any, Final
 import psutil
 
 from deploy.java import java_home
-from tests.streaming_jobs.standalone import HOME, end
+from tests.streaming_jobs.clusters.standalone import HOME, end
 
 Ask = Callable[..., Any]
 """Method, path and what is sent: what the API server answers, None where it has no such object."""
