@@ -244,7 +244,8 @@ NOT_THERE: Final = frozenset({"UNKNOWN_TOPIC_OR_PART", "UNKNOWN_TOPIC_ID", "_UNK
 """Codes of what was asked of a topic that is not there."""
 
 NOT_ALLOWED: Final = frozenset({"GROUP_AUTHORIZATION_FAILED", "TOPIC_AUTHORIZATION_FAILED"})
-"""Codes by which a broker says that a consumer may not read. A client tells it once, and goes on in vain."""
+"""Codes by which a broker says that a client may not know of a topic, or read by a group. A client tells it once, and
+goes on in vain."""
 
 _NAMES: Final[dict[int, str]] = {
     value: name for name in dir(KafkaError) if isinstance(value := getattr(KafkaError, name), int) and name in CODES

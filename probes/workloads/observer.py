@@ -41,7 +41,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from probes.kafka.calls import listed
 from probes.kafka.client import admin_settings, open_admin
-from probes.kafka.errors import translate
+from probes.kafka.errors import NOT_ALLOWED, translate
 from probes.kafka.group_offsets import GroupOffsets, open_group_offsets
 from probes.kafka.starting_positions import NO_GROUP
 from probes.kafka.topic_id import topic_id
@@ -127,6 +127,8 @@ class Observer(Probe):
         self._answered: dict[int, int] = {}
         """By broker, when the newest question that it answered was asked."""
         self._descriptions: dict[str, Future[Any]] = {}
+        self._not_allowed: dict[str, str] = {}
+        """By topic, the error by which brokers say that these probes may not know of it, as they did last."""
         self._pending: dict[int | str | None, Question] = {}
         """By leader, or by group."""
         self._news = threading.Event()
@@ -322,7 +324,10 @@ class Observer(Probe):
             self._patience.pop(question.leader, None)
         for row in rows:
             where = (row.topic, row.partition)
-            if all(getattr(row, name) is None for name in FIELDS):
+            if row.error is not None and row.error in NOT_ALLOWED:
+                self._unanswered.pop(where, None)
+                self._asked_in_vain.pop(where, None)
+            elif all(getattr(row, name) is None for name in FIELDS):
                 if took >= question.within and row.error == "_NO_OFFSET":
                     row.error = (
                         "_TIMED_OUT"  # the client leaves out whom it waited for in vain, and calls that an answer
@@ -406,8 +411,11 @@ class Observer(Probe):
                     self._note_epoch(where, future.result().leader_epoch)
                 except Exception as error:
                     errors.append(translate(error).code)
-            refusal = self.login_refused if errors and not values else None
-            told = refusal.code if refusal is not None and errors[0].startswith("_") else next(iter(errors), None)
+            told = next(iter(errors), None)
+            if told is not None and told.startswith("_") and not values:
+                refusal = self.login_refused
+                # A client that is not told who leads asks nobody, and says no more than that it found nobody.
+                told = refusal.code if refusal is not None else self._not_allowed.get(where[0], told)
             outcome: Outcome = "info" if errors else "ok"
             times = question.invoked, completed
             rows.append(self.log.row(where, "offsets", outcome, question.op, *times, error=told, **values))
@@ -467,8 +475,11 @@ class Observer(Probe):
                 self.on_error(problem)
                 if problem.code in UNKNOWN:
                     self.world.places_changed()
+                if problem.code in NOT_ALLOWED:
+                    self._not_allowed[name] = problem.code
                 continue
             topic = future.result()
+            self._not_allowed.pop(name, None)
             self._leaders |= {(name, p.id): p.leader.id if p.leader is not None else None for p in topic.partitions}
             self._led_by |= {(name, p.id): p.leader.id for p in topic.partitions if p.leader is not None}
             self._replicas |= {(name, p.id): [broker.id for broker in p.replicas] for p in topic.partitions}

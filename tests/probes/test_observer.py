@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions, ResourceType
+from kio.schema.errors import ErrorCode
 
 from deploy.local_kafka import LocalKafka
 from monitor.drill.proxy import PASS, Api, Decision, Exchange, Lie, Proxy
@@ -267,6 +268,46 @@ def test_who_does_not_answer_is_named_while_it_lasts(stage: MakeStage) -> None:
         name: value for name, value in dict(silent.settings or {}).items() if name in ("leader", "silent", "brokers")
     }
     assert named == {"leader": "1", "silent": "1", "brokers": "1"}
+
+
+class NotAllowed(Lie):
+    """Who asks has no right to any topic: brokers say so, and not who leads what."""
+
+    apis = frozenset({Api.METADATA, Api.LIST_OFFSETS})
+    code = ErrorCode.topic_authorization_failed
+
+    async def on_response(self, exchange: Exchange) -> Decision:
+        listing = exchange.api == Api.LIST_OFFSETS
+        topics = tuple(self.refused(topic, listing) for topic in exchange.response.topics)
+        exchange.response = replace(exchange.response, topics=topics)
+        self.did("refused", exchange)
+        return PASS
+
+    def refused(self, topic: Any, listing: bool) -> Any:
+        if not listing:
+            return replace(topic, error_code=self.code, partitions=())
+        return replace(topic, partitions=tuple(replace(p, error_code=self.code, offset=-1) for p in topic.partitions))
+
+
+def test_a_right_that_is_taken_away_is_a_refusal_and_no_silence(stage: MakeStage) -> None:
+    one = stage(observer={"request_timeout": 5.0})
+    lie = NotAllowed(armed=False)
+    with Proxy(one.connection.bootstrap, [lie]) as proxy:
+        one.connection = Connection(proxy.bootstrap)
+        observer = one.put(Observer, "observer")
+        rows = witness(observer).of
+
+        def newest() -> set[str | None]:
+            observer.turn()
+            return {row.error for row in rows("offsets") if row.completed == rows("offsets")[-1].completed}
+
+        observe_until(observer, lambda: newest() == {None})
+        lie.armed = True
+        observe_until(observer, lambda: newest() == {"TOPIC_AUTHORIZATION_FAILED"})
+        for _ in range(20):
+            observer.turn()
+    assert {row.error for row in rows("offsets")} == {None, "TOPIC_AUTHORIZATION_FAILED"}
+    assert not any({"silent", "leader"} & set(row.settings or {}) for row in rows("offsets"))
 
 
 class Slow(Lie):
