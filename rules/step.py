@@ -25,7 +25,9 @@ import pyarrow as pa
 
 from rules.arrays.columns import Columns, by_place, from_table
 from rules.arrays.intervals import some
-from rules.checks import aborted_reads, irregular_records, send_order, transaction_outcomes
+from rules.checks.order import send_order
+from rules.checks.records import irregular_records
+from rules.checks.transactions import aborted_reads, transaction_outcomes
 from rules.engine import arrival, carried_over, log_time, order
 from rules.engine import finished as finished_history
 from rules.engine.carried_over import Told

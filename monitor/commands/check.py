@@ -129,7 +129,7 @@ def _judge(path: Path, options: Options) -> tuple[Verdict, int]:
     from monitor.history_files.history_file import read
     from monitor.history_files.verdict import judge
     from rules.across.resolution import resolve
-    from rules.checks.unsent_values import unsent
+    from rules.checks.records.unsent_values import unsent
     from rules.engine.finished import telling
     from rules.step import step
     from rules.vocabulary.objectives import Objectives

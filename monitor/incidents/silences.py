@@ -12,7 +12,7 @@ from datetime import datetime
 from itertools import groupby
 from typing import Any, Final
 
-from rules.checks.unreachable_brokers import NO_LEADER
+from rules.checks.conditions.unreachable_brokers import NO_LEADER
 
 Row = Mapping[str, Any]
 Place = tuple[str, int]

@@ -33,7 +33,8 @@ MARGIN: Final = 60 * SECOND
 EVIDENCE: Final = frozenset(
     {"transactional_id", "next_txn", "next_process", "next_op", "next_told", "next_offset", "offsets_between"}
 )
-"""Of what a fact is `about`, what goes into a finding's evidence: see `rules.checks.transaction_evidence.Told`."""
+"""Of what a fact is `about`, what goes into a finding's evidence: see
+`rules.checks.transactions.transaction_evidence.Told`."""
 
 Values = dict[tuple[str, int], list[tuple[int, int, int]]]
 """By (topic, partition): (writer, first seq, end of seq)."""

@@ -36,7 +36,7 @@ import pyarrow.compute as pc
 from rules.across import shared_conditions, transforms
 from rules.across.lookups import EVIDENCE, Question, order_of, torn
 from rules.arrays.intervals import EMPTY, Ints
-from rules.checks.given_up import AGAIN
+from rules.checks.transactions.given_up import AGAIN
 from rules.kept import codec
 from rules.kept.codec import Table, UnknownFormat
 from rules.vocabulary.finding import FACT_SCHEMA, Finding

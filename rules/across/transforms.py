@@ -1,9 +1,9 @@
 """`eos-violation`, not at all: an input that no committed output reflects, while a later input is reflected.
 
 Joins, per transform group and partition number, what the input's partition settled (`input`) with what the output's
-partition reflected (`reflected`): see `rules.checks.transforms`. What is told of the output is taken in the order of
-log time, up to where the output's log is complete. An input is missing when a later one was reflected, and the grace
-after that is over in both logs, by the clock of whoever may have reflected it, without the input itself being
+partition reflected (`reflected`): see `rules.checks.transactions.transforms`. What is told of the output is taken in
+the order of log time, up to where the output's log is complete. An input is missing when a later one was reflected, and
+the grace after that is over in both logs, by the clock of whoever may have reflected it, without the input itself being
 reflected. It is not called missing
 
 - while an indefinite transaction may have reflected it (`doubtful`, until `dropped` or `reflected`);
@@ -31,7 +31,7 @@ import pyarrow as pa
 
 from rules.arrays import intervals
 from rules.arrays.intervals import EMPTY, Ints
-from rules.checks.transforms import FORGET_GROUP
+from rules.checks.transactions.transforms import FORGET_GROUP
 from rules.kept import codec
 from rules.kept.codec import Table, concat, take
 from rules.vocabulary.finding import Finding

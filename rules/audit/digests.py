@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rules.arrays.intervals import EMPTY, Bools, Ints, among, distinct, each, indices, numbered
-from rules.checks.phantom_reads import record_name, record_top
+from rules.checks.records.phantom_reads import record_name, record_top
 from rules.kept.check import Asked, Check, News, Passage
 from rules.kept.chunks import SPAN, Chunks, chunk_name
 from rules.kept.codec import Table, concat, take

@@ -1,7 +1,7 @@
 """`vanished-record` and `late-record`: how two readers came to see one range of the log differently.
 
-Digests (`rules.audit.digests`) and skips (`rules.checks.poll_order`) only tell that they did. Here are the rows of that
-range: what each operation polled, and what it passed over. At each offset
+Digests (`rules.audit.digests`) and skips (`rules.checks.order.poll_order`) only tell that they did. Here are the rows
+of that range: what each operation polled, and what it passed over. At each offset
 
 - two values are `inconsistent-offsets`;
 - a value that was polled before an operation began that passed the offset without it is a `vanished-record`;

@@ -14,7 +14,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from rules.checks import losses, stuck_consumers, unseen
+from rules.checks.conditions import stuck_consumers
+from rules.checks.records import losses, unseen
 from rules.engine import order
 from rules.kept.state import State
 from rules.settling.gate import Gate

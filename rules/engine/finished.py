@@ -16,7 +16,8 @@ from rules.arrays import intervals
 from rules.arrays.columns import INFO, OK, Columns
 from rules.audit import explain
 from rules.audit.readings import Readings
-from rules.checks import losses, poll_order, send_order, unseen
+from rules.checks.order import poll_order, send_order
+from rules.checks.records import losses, unseen
 from rules.engine import order, untold_offsets
 from rules.engine.log_time import observe, place_shown
 from rules.kept import dropped

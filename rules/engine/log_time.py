@@ -13,7 +13,9 @@ import numpy as np
 from rules.arrays import intervals
 from rules.arrays.columns import OFFSETS
 from rules.arrays.intervals import Ints, indices
-from rules.checks import log_ends, losses, poll_order
+from rules.checks.ends import log_ends
+from rules.checks.order import poll_order
+from rules.checks.records import losses
 from rules.engine import order
 from rules.kept import dropped
 from rules.kept.check import Passage

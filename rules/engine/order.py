@@ -11,39 +11,32 @@ import numpy as np
 
 from rules.arrays.columns import Columns
 from rules.audit import digests
-from rules.checks import (
-    abort_positions,
-    aborted_reads,
-    altered_records,
-    committed_offsets,
-    dirty_reads,
-    duplicates,
-    fences,
-    hanging_transactions,
-    irregular_records,
-    known_ends,
+from rules.checks.committed import committed_offsets, zero_offsets
+from rules.checks.conditions import (
     late_evidence,
-    log_ends,
-    losses,
     out_of_sync,
-    phantom_reads,
-    poll_order,
     rebalances,
     refused_reads,
     replaced_clusters,
-    send_order,
-    sequence_loss,
-    stale_log_ends,
     stuck_closes,
     stuck_consumers,
     stuck_producers,
     throttling,
+    unreachable_brokers,
+    unsafe_settings,
+)
+from rules.checks.ends import known_ends, log_ends, stale_log_ends
+from rules.checks.order import poll_order, send_order, sequence_loss
+from rules.checks.records import altered_records, duplicates, irregular_records, losses, phantom_reads
+from rules.checks.transactions import (
+    abort_positions,
+    aborted_reads,
+    dirty_reads,
+    fences,
+    hanging_transactions,
     transaction_outcomes,
     transforms,
     unfenced_zombies,
-    unreachable_brokers,
-    unsafe_settings,
-    zero_offsets,
 )
 from rules.kept.check import Asked, Check, News, Passage
 from rules.kept.chunks import chunk_names

@@ -11,7 +11,7 @@ import numpy as np
 from rules.arrays import intervals
 from rules.arrays.columns import ASSIGN, CLOSE, FAIL, OK, REVOKE, SUBSCRIBE, Columns, Runs
 from rules.arrays.intervals import indices
-from rules.checks.losses import extreme_places
+from rules.checks.records.losses import extreme_places
 from rules.kept.chunks import values
 from rules.kept.state import Places, Spans
 

@@ -19,7 +19,7 @@ from rules.arrays.intervals import EMPTY, Bools, Ints, indices
 from rules.kept.state import Spans
 
 if TYPE_CHECKING:
-    from rules.checks.known_ends import Acknowledged, Listing
+    from rules.checks.ends.known_ends import Acknowledged, Listing
     from rules.kept.chunks import Chunks
     from rules.kept.report import Report
     from rules.kept.state import Moves, Places, Polls, Proven, SendMoves, State, Transitions
@@ -68,7 +68,7 @@ class News:
     finished: bool
     visible: set[tuple[int, int]]
     safe: Acknowledged | None = None
-    """What is known now to be acknowledged by more than a leader alone, as `rules.checks.known_ends` tells."""
+    """What is known now to be acknowledged by more than a leader alone, as `rules.checks.ends.known_ends` tells."""
     asked: dict[tuple[int, ...], Ints] = field(default_factory=dict)
     """What `where` found."""
 
@@ -130,19 +130,20 @@ class Passage:
     revealed: set[tuple[int, int]] = field(default_factory=set)
     """Transactions (process, op) that are indefinite, or failed, of which a value here turned out to be visible now."""
     due: list[Listing] = field(default_factory=list)
-    """Listings of the log's end that can be judged now (`rules.checks.known_ends`); after `rules.checks.log_ends`,
-    with what was known of the log as it is since it was cut."""
+    """Listings of the log's end that can be judged now (`rules.checks.ends.known_ends`); after
+    `rules.checks.ends.log_ends`, with what was known of the log as it is since it was cut."""
     early: list[Listing] = field(default_factory=list)
     """Those that wait for rows, by the clocks by which one of them is short of what is known already."""
     cuts: list[CutLog] = field(default_factory=list)
-    """Where the log turned out to have been cut (`rules.checks.log_ends`)."""
+    """Where the log turned out to have been cut (`rules.checks.ends.log_ends`)."""
     refused: dict[tuple[int, int], int] = field(default_factory=dict)
-    """Those of which all values here turned out to be absent, and when (`rules.checks.transaction_outcomes`)."""
+    """Those of which all values here turned out to be absent, and when
+    (`rules.checks.transactions.transaction_outcomes`)."""
     holding: set[int] = field(default_factory=set)
     """The readers that held the partition before these moves; told only where there are several ticks."""
     lives: Callable[[], dict[tuple[str, int], int]] = dict
     """By transactional id and process, when the first operation was invoked of the transactions that wait
-    (`rules.checks.transaction_outcomes`)."""
+    (`rules.checks.transactions.transaction_outcomes`)."""
 
 
 def _no_chunks(own: Any, asked: Asked) -> Iterable[str]:

@@ -34,8 +34,8 @@ ASPECTS: Final[tuple[Aspect, ...]] = (
 """`placed`: stands in the log at some offset. `polled`: returned by an ok operation at read_committed. `failed`: its
 write certainly failed or its transaction aborted. `duplicated`, `exposed`: reported as duplicate, as G1a. `reflected`:
 an input that a group's committed output in this partition reflects, in chunks of its own for each group (see
-`rules.checks.transforms`). `delivered`: returned by an ok operation at read_uncommitted, which is no proof of a commit,
-and yet no loss. `lost`: reported as lost."""
+`rules.checks.transactions.transforms`). `delivered`: returned by an ok operation at read_uncommitted, which is no proof
+of a commit, and yet no loss. `lost`: reported as lost."""
 
 Values = tuple[Ints, Ints, Ints]
 """Values as (writer, first seq, end of seq), arrays of equal length; merged where a function says so."""

@@ -7,7 +7,7 @@ offsets again (`State.given_again`) it is the other way round: there a value cou
 
 An acknowledgement tells where a value stands. What an indefinite operation sent, or one that was told no offset, is
 found by its value, where that was polled or stands above the settled frontier, or was polled and settled before the row
-came that tells of its sending, and has waited for that since (`rules.checks.phantom_reads`).
+came that tells of its sending, and has waited for that since (`rules.checks.records.phantom_reads`).
 
 State: sends above the settled frontier and above what undecided steps went over; below, for readers whose rows come
 late, those alone that were made a second or more after one to a higher offset, with the earliest of these, and those

@@ -48,7 +48,7 @@ NEXT_TRANSACTION: Final = optional(
         "between the records of the two, where no value is known to stand: 0 where no marker stands there",
     ),
 )
-"""What is known of the transaction that follows (`rules.checks.transaction_evidence`)."""
+"""What is known of the transaction that follows (`rules.checks.transactions.transaction_evidence`)."""
 
 OF_TRANSACTION: Final = (
     *optional(TXN, Field("told", "str", "", "what its client was told: committed, aborted or unknown")),

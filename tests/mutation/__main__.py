@@ -101,7 +101,7 @@ def _arguments() -> argparse.Namespace:
 def _files(names: list[str]) -> list[str]:
     """The modules that are made wrong: all that report, or that decide what is reported."""
     rules = ROOT / "rules"
-    paths = [*(rules / "checks").glob("*.py"), *(rules / "across").glob("*.py")]
+    paths = [*(rules / "checks").rglob("*.py"), *(rules / "across").glob("*.py")]
     paths += [rules / "audit" / "explain.py", rules / "registers" / "check.py"]
     every = sorted(str(path.relative_to(ROOT)) for path in paths if path.name != "__init__.py")
     wanted = [file for file in every if not names or any(file.endswith(f"/{name}.py") for name in names)]

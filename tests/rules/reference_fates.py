@@ -19,7 +19,7 @@ from datetime import datetime
 from itertools import pairwise
 from typing import Any
 
-from rules.checks.transaction_runs import SAYS_FAILURE
+from rules.checks.transactions.transaction_runs import SAYS_FAILURE
 from tests.rules.reference import Found, Log, Part, Record, Value
 
 Operation = tuple[int, int]

@@ -94,7 +94,7 @@ def test_what_is_dropped_is_told(
 @pytest.mark.parametrize("kept", [4, FOR_SECONDS])
 def test_of_what_is_dropped_no_verdict_is_given(kept: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not even when the log comes that all was waiting for."""
-    monkeypatch.setattr("rules.checks.fences.KEPT", kept)
+    monkeypatch.setattr("rules.checks.transactions.fences.KEPT", kept)
     h = History()
     late = h.start("away")
     h.rows.remove(late)

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rules.arrays.columns import MARK, by_place
-from rules.checks import irregular_records
+from rules.checks.records import irregular_records
 from rules.engine import order
 from rules.kept.check import Check
 from rules.kept.state import State, load

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rules.checks import kept_commits
-from rules.checks.commit_rows import DONE, NEVER, Commits, Holds, Reads
-from rules.checks.kept_commits import DOMAINS, Committed, Floors
+from rules.checks.committed import kept_commits
+from rules.checks.committed.commit_rows import DONE, NEVER, Commits, Holds, Reads
+from rules.checks.committed.kept_commits import DOMAINS, Committed, Floors
 from rules.kept.report import Report
 from rules.kept.state import Hole, Process, State
 from rules.vocabulary.objectives import Objectives

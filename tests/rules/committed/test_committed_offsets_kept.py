@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rules.checks import kept_commits
+from rules.checks.committed import kept_commits
 from rules.step import HELD
 from rules.vocabulary.slices import Mark
 from tests.known import known

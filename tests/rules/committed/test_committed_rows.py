@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from rules.checks import invoked_commits, kept_commits
+from rules.checks.committed import invoked_commits, kept_commits
 from tests.rules.committed.committed_offsets import (
     OBSERVER,
     RULES,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rules.checks.commit_rows import NEVER, Commits, Reads
-from rules.checks.earlier_commits import MANY, familiar, less
+from rules.checks.committed.commit_rows import NEVER, Commits, Reads
+from rules.checks.committed.earlier_commits import MANY, familiar, less
 
 
 def commits(random: np.random.Generator, number: int, *, high: int = 0) -> Commits:

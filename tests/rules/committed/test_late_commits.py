@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rules.checks.invoked_commits import KEPT, InvokedCommits, Newly, certainly_never, chunks_of, write
+from rules.checks.committed.invoked_commits import KEPT, InvokedCommits, Newly, certainly_never, chunks_of, write
 from rules.kept.chunks import Chunks
 from rules.vocabulary.slices import Slice
 from tests.rules.committed.committed_offsets import OBSERVER, VERDICTS, commit, foreign, lost, read, regression

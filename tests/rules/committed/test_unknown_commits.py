@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rules.checks import unknown_commits
-from rules.checks.invoked_commits import InvokedCommits, Newly, add, certainly_never, write
-from rules.checks.unknown_commits import Unknown, UnknownCommits, may_hold
+from rules.checks.committed import unknown_commits
+from rules.checks.committed.invoked_commits import InvokedCommits, Newly, add, certainly_never, write
+from rules.checks.committed.unknown_commits import Unknown, UnknownCommits, may_hold
 from rules.kept.chunks import Chunks
 from rules.kept.state import NEVER, State
 from rules.settling.gate import Gate

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from rules.checks import commit_verdicts
-from rules.checks.commit_rows import DONE, NEVER, NO_BOOT, Commits, Members
-from rules.checks.commit_verdicts import committing, concerned, nobody_committed_elsewhere, nothing_is_missing
-from rules.checks.kept_commits import Committed, Floors
+from rules.checks.committed import commit_verdicts
+from rules.checks.committed.commit_rows import DONE, NEVER, NO_BOOT, Commits, Members
+from rules.checks.committed.commit_verdicts import committing, concerned, nobody_committed_elsewhere, nothing_is_missing
+from rules.checks.committed.kept_commits import Committed, Floors
 from rules.kept.state import Hole, Process, State
 from rules.settling.clocks import UNKNOWN
 from rules.settling.gate import Evidence

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rules.checks import zero_offsets
+from rules.checks.committed import zero_offsets
 from rules.engine import order
 from rules.kept.state import load
 from rules.vocabulary.objectives import Objectives

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rules.checks.reachability import Side
+from rules.checks.conditions.reachability import Side
 from rules.vocabulary.objectives import SECOND
 from tests.rules.conditions.test_standstills import FEEDS, by_appends
 from tests.rules.histories import History, Store, number, without

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from rules.checks.unreachable_brokers import RUNS_KEPT, Answers, Reach, _seconds
+from rules.checks.conditions.unreachable_brokers import RUNS_KEPT, Answers, Reach, _seconds
 from rules.kept.outages import cause_id
 from rules.vocabulary.finding import Finding
 from tests.rules.conditions.liveness_of import at_once, delayed, events, row_by_row

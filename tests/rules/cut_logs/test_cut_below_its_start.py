@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from rules.checks import losses
+from rules.checks.records import losses
 from tests.rules.conditions.liveness_of import at_once, row_by_row
 from tests.rules.histories import History, Store, number
 from tests.rules.whole import live, whole

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rules.checks.poll_order import CHECK, Steps
+from rules.checks.order.poll_order import CHECK, Steps
 from rules.engine.order import KINDS
 from rules.kept.state import Spans, State, load
 from rules.settling.gate import Gate

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from rules.arrays.intervals import Ints
-from rules.checks import known_ends
-from rules.checks.known_ends import STEPS_KEPT, Listings, Tops
+from rules.checks.ends import known_ends
+from rules.checks.ends.known_ends import STEPS_KEPT, Listings, Tops
 
 
 def ints(values: Sequence[int]) -> Ints:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rules.checks import known_ends
+from rules.checks.ends import known_ends
 from rules.step import HELD
 from rules.vocabulary.slices import Run
 from tests.rules.conditions.liveness_of import row_by_row

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from rules.checks.known_ends import LISTINGS_KEPT, STEPS_KEPT
-from rules.checks.log_ends import KEPT
+from rules.checks.ends.known_ends import LISTINGS_KEPT, STEPS_KEPT
+from rules.checks.ends.log_ends import KEPT
 from rules.vocabulary.objectives import SECOND
 from rules.vocabulary.slices import Slice
 from rules.vocabulary.times import micros

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from rules.arrays.columns import OFFSETS, POLL
-from rules.checks import watermarks
-from rules.checks.watermarks import Observed, Sight
+from rules.checks.ends import watermarks
+from rules.checks.ends.watermarks import Observed, Sight
 from rules.kept.check import FOREVER
 from rules.kept.state import Moves, Spans
 

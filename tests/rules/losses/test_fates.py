@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from rules.checks.transaction_outcomes import NAMES_KEPT
-from rules.checks.transaction_runs import Outcomes
+from rules.checks.transactions.transaction_outcomes import NAMES_KEPT
+from rules.checks.transactions.transaction_runs import Outcomes
 from rules.engine.order import KINDS
 from rules.kept.state import load
 from rules.settling.transactional_ids import KEPT, NAME, inits

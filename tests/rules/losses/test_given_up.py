@@ -1,11 +1,12 @@
-"""Indefinite transactions that nobody was shown for long (`rules.checks.given_up`): one is visible after all."""
+"""Indefinite transactions that nobody was shown for long (`rules.checks.transactions.given_up`): one is visible after
+all."""
 
 from __future__ import annotations
 
 import orjson
 import pytest
 
-from rules.checks import given_up
+from rules.checks.transactions import given_up
 from tests.rules.conditions.liveness_of import row_by_row
 from tests.rules.histories import Store
 from tests.rules.transactions.test_transactions import Log, begun, died, is_zombie

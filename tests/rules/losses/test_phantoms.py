@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from rules.checks import phantom_reads
-from rules.checks.phantom_reads import Record, record_name
+from rules.checks.records import phantom_reads
+from rules.checks.records.phantom_reads import Record, record_name
 from rules.vocabulary.slices import Mark, Place
 from tests.rules.histories import History, Store, found, number, singly
 

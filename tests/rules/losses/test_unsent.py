@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rules.checks.unsent_values import unsent
+from rules.checks.records.unsent_values import unsent
 from rules.vocabulary.objectives import Objectives
 from rules.vocabulary.times import micros
 from tests.rules.histories import START, History, number

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rules.checks.altered_records import KEPT
+from rules.checks.records.altered_records import KEPT
 from rules.vocabulary.finding import Finding
 from rules.vocabulary.slices import Altered, Run, Slice
 from tests.rules.histories import START, History, Store, found, number

@@ -9,8 +9,8 @@ import pytest
 from crc32c import crc32c
 
 from probes.records.tag import Encoder, irregular
-from rules.checks import irregular_records
-from rules.checks.irregular_records import (
+from rules.checks.records import irregular_records
+from rules.checks.records.irregular_records import (
     CHECK,
     RUNS,
     SINGLY,

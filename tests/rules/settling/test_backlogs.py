@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from rules.checks import poll_order
-from rules.checks.poll_order import BLANK_KEPT
+from rules.checks.order import poll_order
+from rules.checks.order.poll_order import BLANK_KEPT
 from rules.vocabulary.slices import Mark, Run, Slice
 from tests.rules.histories import START, History, Store, number
 from tests.rules.whole import Told, whole

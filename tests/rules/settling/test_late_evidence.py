@@ -451,7 +451,7 @@ def a_host_comes_back(h: Hosts, seconds: int, *, reads: str) -> None:
 @pytest.mark.parametrize("kept", [4096, 8])
 def test_readers_went_on_while_what_they_did_waited_for_a_host(monkeypatch: pytest.MonkeyPatch, kept: int) -> None:
     """More than is kept: it is what waited longest that is not waited for any more."""
-    monkeypatch.setattr("rules.checks.stuck_consumers.WAITING_KEPT", kept)
+    monkeypatch.setattr("rules.checks.conditions.stuck_consumers.WAITING_KEPT", kept)
     h = Hosts()
     a_host_comes_back(h, 200, reads="rs")
     assert events(row_by_row(h), "stuck-consumer") == []
@@ -460,7 +460,7 @@ def test_readers_went_on_while_what_they_did_waited_for_a_host(monkeypatch: pyte
 @pytest.mark.long
 @pytest.mark.parametrize("kept", [4096, 8])
 def test_one_that_stopped_meanwhile_is_found(monkeypatch: pytest.MonkeyPatch, kept: int) -> None:
-    monkeypatch.setattr("rules.checks.stuck_consumers.WAITING_KEPT", kept)
+    monkeypatch.setattr("rules.checks.conditions.stuck_consumers.WAITING_KEPT", kept)
     h = Hosts()
     a_host_comes_back(h, 200, reads="s")
     assert [event[:2] for event in events(row_by_row(h), "stuck-consumer")] == [("opened", (R,))]

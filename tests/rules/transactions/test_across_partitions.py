@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from rules.across.resolution import ABORTED_KEPT, OPEN_KEPT, expired, resolve
-from rules.checks import transaction_outcomes
+from rules.checks.transactions import transaction_outcomes
 from rules.kept.state import UnknownFormat
 from rules.store import MemoryStore
 from rules.vocabulary.finding import FACT_SCHEMA

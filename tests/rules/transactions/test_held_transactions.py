@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from rules.checks import transaction_outcomes
+from rules.checks.transactions import transaction_outcomes
 from rules.step import HELD
 from rules.vocabulary.finding import Finding
 from tests.rules.conditions.liveness_of import at_once

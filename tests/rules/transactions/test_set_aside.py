@@ -1,5 +1,5 @@
-"""Transactions that wait for long wait apart (`rules.checks.set_aside`), and what is found is the same: guilty
-histories beside their innocent twins, with more transactions than are looked at in each step."""
+"""Transactions that wait for long wait apart (`rules.checks.transactions.set_aside`), and what is found is the same:
+guilty histories beside their innocent twins, with more transactions than are looked at in each step."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from rules.checks import set_aside, transaction_outcomes
-from rules.checks.transaction_runs import Outcomes, Written
+from rules.checks.transactions import set_aside, transaction_outcomes
+from rules.checks.transactions.transaction_runs import Outcomes, Written
 from rules.engine import order
 from rules.kept.state import load
 from rules.vocabulary.slices import Place

@@ -8,7 +8,7 @@ import pyarrow as pa
 from rules.across import transforms
 from rules.across.transforms import BLOCK, HEAD, Group, forgotten
 from rules.arrays.columns import Runs
-from rules.checks.transforms import FORGET_GROUP
+from rules.checks.transactions.transforms import FORGET_GROUP
 from rules.kept import codec
 from rules.kept.facts import Facts
 from rules.vocabulary.finding import FactKind

@@ -12,7 +12,7 @@ import pytest
 from rules.across.resolution import expired
 from rules.across.transforms import BLOCK, HEAD, join
 from rules.arrays.columns import Runs
-from rules.checks.transforms import FORGET_GROUP
+from rules.checks.transactions.transforms import FORGET_GROUP
 from rules.kept.check import FOREVER
 from rules.kept.facts import Facts
 from rules.step import Stored, prepare

@@ -9,8 +9,15 @@ from typing import Any
 import pytest
 
 from rules.arrays.columns import from_table
-from rules.checks.group_beginnings import MINUTE, RETENTION, WEEK, Beginnings, expires_after, note_retention
-from rules.checks.transforms import FORGET_GROUP
+from rules.checks.transactions.group_beginnings import (
+    MINUTE,
+    RETENTION,
+    WEEK,
+    Beginnings,
+    expires_after,
+    note_retention,
+)
+from rules.checks.transactions.transforms import FORGET_GROUP
 from rules.vocabulary.objectives import SECOND
 from tests.rules.histories import History, Store
 from tests.rules.splits import WAYS

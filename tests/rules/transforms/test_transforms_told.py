@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rules.across.transforms import HEAD
-from rules.checks import transforms
+from rules.checks.transactions import transforms
 from rules.engine.order import KINDS
 from rules.kept.state import load
 from rules.vocabulary.slices import Mark, Run, Slice

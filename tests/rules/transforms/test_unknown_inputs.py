@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from rules.arrays.columns import Runs
-from rules.checks import unknown_inputs
+from rules.checks.transactions import unknown_inputs
 from rules.kept.report import Report
 from rules.kept.state import Process, State
 from rules.vocabulary.objectives import Objectives
