@@ -65,7 +65,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from alerts.event import FindingEvent
-from alerts.incidents.cut_logs import AFTER, MISSING, SIGNS, TRUNCATION, Cuts
+from alerts.incidents.cut_logs import AFTER, MISSING, SIGNS, TRUNCATION, CutLogs, Cuts
 from alerts.incidents.group import Group
 from alerts.incidents.incident import LOSSES, Became, Incident, Names, nameless
 from alerts.incidents.judged import is_condition, judged
@@ -307,6 +307,8 @@ class Incidents:
             free = False  # the next one of its name may be elsewhere, or have nothing to do with it
         elif key[0] == OF_A_GROUP and event.anomaly == REFLECTED != group.first.anomaly:
             free = False  # that a group reflects something twice says nothing of its commits
+        elif key[0] == OF_A_LOG and event.anomaly in LOSSES:
+            free = True  # what is found next in this log is a sign of that, and of nothing before it
         elif key[0] == EXPOSED and group.first.anomaly not in SHOWN_TOO_EARLY:
             free = False  # a cycle, or an input that is reflected twice, may have another cause
         else:
@@ -462,6 +464,18 @@ class Incidents:
                 and cuts.near(group.last)
             ):
                 self._fold(other, number, cut)
+        self._take_missing(cut, number, cuts)
+
+    def _take_missing(self, cut: FindingEvent, number: int, cuts: CutLogs) -> None:
+        """What was called missing in this log just before: readers had gone over what was written there again."""
+        for finding, (other, closed) in list(self._missing.get(place_of(cut), {}).items()):
+            group = self._groups.get(other)
+            event = group.own.get(finding) if group is not None and other != number else None
+            if group is None or event is None or closed is not None or not cuts.near(event.at):
+                continue
+            self._alone.pop(finding, None)
+            self._add(replace(event, implied_by=cut.id))
+            self._end_as_part(other, self._groups[number], cut)
 
     def _fold(self, number: int, under: int, cause: FindingEvent) -> None:
         """All of an incident of violations belongs to another one."""

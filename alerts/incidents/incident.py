@@ -8,7 +8,7 @@ to a bound.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal
 
@@ -26,6 +26,10 @@ RUNBOOK: Final = "docs/runbook.md"
 SAY_SINCE_WHEN: Final = frozenset({*EXPLAIN_WHAT_WAITS, OUT_OF_SYNC})
 LOSSES: Final = frozenset({"lost-write", "vanished-record"})
 """Records that were there, or should be, are gone."""
+TWICE: Final = "eos-violation"
+"""Somebody counts inputs twice, or not at all."""
+_SAY_TWICE: Final = frozenset({TWICE, "duplicate"})
+"""What says so itself: of an input that stands twice nobody expects anything else."""
 
 Names = Callable[[str], str]
 """How people call the cluster with this id; "" where it has no name."""
@@ -147,6 +151,20 @@ class Incident:
         return (*self.earlier, (self.since, None if self.open else self.until or self.last))
 
     @property
+    def past_spells(self) -> Sequence[Incident]:
+        """Each of its spells before the present one by itself, the oldest first: what it said, from when to when. Where
+        it was then, and how much of it there was, is not known any more."""
+        told = zip(self.earlier, self.said_earlier, strict=True)
+        first = self.spells - len(self.earlier)
+        nothing: dict[str, Any] = {"evidence": {}, "subjects": (), "places": 0, "findings": 0, "standing": 0}
+        nothing |= {"folded": {}, "earlier": (), "said_earlier": (), "ever": (), "latest": "", "goes_on": ""}
+        nothing |= {"held": None, "own_until": None, "became": None, "previous": None, "throttled": None, "due": None}
+        return [
+            replace(self, **nothing, message=said, since=since, last=end, until=end, ended=end, began=since, spells=n)
+            for n, ((since, end), said) in enumerate(told, first)
+        ]
+
+    @property
     def holds_since(self) -> datetime:
         """Since when it has held: what explains other conditions since it began, any other condition since it was one,
         which may have been found later, and a violation since it was found."""
@@ -177,10 +195,16 @@ class Incident:
         return [name for name in sorted(LOSSES & self.folded.keys()) if self.anomaly not in LOSSES]
 
     @property
+    def harm(self) -> Sequence[str]:
+        """The names of what was found with it that is worse for somebody than its own name says: losses, and inputs
+        that a transform counted twice."""
+        return sorted([*self.losses, *((TWICE,) if TWICE in self.folded and self.anomaly not in _SAY_TWICE else ())])
+
+    @property
     def short(self) -> str:
-        """What happened, for a line of a list: losses that its name does not say come first."""
+        """What happened, for a line of a list: the harm that its name does not say comes first."""
         message = self.goes_on or self.message
-        return f"with {' and '.join(self.losses)}: {message}" if self.losses else message
+        return f"with {' and '.join(self.harm)}: {message}" if self.harm else message
 
     @property
     def place(self) -> str:
@@ -195,9 +219,9 @@ class Incident:
 
 
 def summary(incident: Incident) -> str:
-    """One short line: what, with which losses, where, how bad."""
-    losses = f" with {' and '.join(incident.losses)}" if incident.losses else ""
-    return f"{incident.anomaly}{losses} in {where(incident)} ({incident.severity})"
+    """One short line: what, with which harm, where, how bad."""
+    harm = f" with {' and '.join(incident.harm)}" if incident.harm else ""
+    return f"{incident.anomaly}{harm} in {where(incident)} ({incident.severity})"
 
 
 def where(incident: Incident) -> str:

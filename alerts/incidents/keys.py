@@ -81,6 +81,8 @@ SIGNS_IN_A_LOG: Final = frozenset(
     }
 )
 """What one fault of a partition's log makes of it, by several names."""
+_GONE: Final = frozenset({"late-record", "lost-write", "vanished-record"})
+"""And what is gone by it, or was for a while: a loss is told for itself, and what is found next is a sign of it."""
 _REFUSED: Final = frozenset({"refused-reads", "refused-writes", "stuck-consumer", "stuck-producer"})
 _ACCESS: Final = LOGIN_REFUSED | {
     "CLUSTER_AUTHORIZATION_FAILED",
@@ -89,6 +91,18 @@ _ACCESS: Final = LOGIN_REFUSED | {
     "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
 }
 """One right that was taken away is one fact, whoever is refused for want of it and whatever that is called."""
+_SETTINGS: Final = frozenset(
+    {
+        "INVALID_RECORD",
+        "INVALID_TIMESTAMP",
+        "MSG_SIZE_TOO_LARGE",
+        "POLICY_VIOLATION",
+        "RECORD_LIST_TOO_LARGE",
+        "UNSUPPORTED_COMPRESSION_TYPE",
+        "UNSUPPORTED_FOR_MESSAGE_FORMAT",
+    }
+)
+"""And so is a setting by which writes are refused; what brokers in trouble say changes from write to write."""
 _NAMES: Final = ("writer", "host", "process", "group", "transactional_id", "run")
 
 
@@ -130,7 +144,7 @@ def keys_of(event: FindingEvent) -> Iterator[Key]:
             yield OF_AN_INPUT, event.cluster, event.partition, evidence["writer"], evidence["seq"]
         for one in (evidence, *_objects(evidence, "skipped"), *_objects(evidence, "values")):
             yield from _records(place, one)
-        if event.anomaly in SIGNS_IN_A_LOG and topic:
+        if event.anomaly in SIGNS_IN_A_LOG | _GONE and topic:
             yield OF_A_LOG, *place
         if event.anomaly == "corrupted-record":
             yield FOREIGN, event.cluster
@@ -157,10 +171,17 @@ def _committed(event: FindingEvent) -> Iterator[Key]:
 
 
 def _what(event: FindingEvent) -> Iterator[str]:
-    """Which settings are unsafe: one that was made so is told, whatever others are. And for which run alone a cluster
-    is away."""
-    if event.anomaly == UNREACHABLE and "run" in event.evidence:
-        yield event.evidence["run"]
+    """Which settings are unsafe: one that was made so is told, whatever others are. For which run alone a cluster is
+    away, and whether that is because of its login. For want of which right, or by which setting, somebody is refused:
+    who has given back the one is not to read that it began again when it is the other."""
+    error = event.evidence.get("error")
+    if event.anomaly == UNREACHABLE:
+        if "run" in event.evidence:
+            yield event.evidence["run"]
+        if error in LOGIN_REFUSED:
+            yield "login"
+    if event.anomaly in _REFUSED and error in _ACCESS | _SETTINGS:
+        yield str(error)
     if event.anomaly == "unsafe-config":
         if "process" in event.evidence:
             yield from sorted(event.evidence.keys() - {"process"})

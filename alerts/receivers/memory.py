@@ -22,12 +22,13 @@ from typing import Any, Final, Literal, Protocol
 @dataclass(frozen=True, slots=True)
 class Size:
     """How large an incident was when it was told: its places, and the findings of its own name; which spell of it
-    that was; whether records were lost with it that its name does not tell of."""
+    that was; whether records were lost, or inputs counted `twice`, with it, which its name does not tell of."""
 
     places: int
     findings: int
     spell: int = 1
     losses: bool = False
+    twice: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +171,8 @@ def _told(kept: list[Any]) -> ToldTimes:
     told = ToldTimes(_time(kept[0]), _time(kept[1]))
     size = kept[2] if len(kept) > 2 else None
     if size is not None:
-        told.size = Size(int(size["places"]), int(size["findings"]), int(size["spell"]), bool(size.get("losses")))
+        harm = bool(size.get("losses")), bool(size.get("twice"))
+        told.size = Size(int(size["places"]), int(size["findings"]), int(size["spell"]), *harm)
         told.sized = _time(size["at"])
     if len(kept) > 3:
         spell, starts, ends = kept[3]

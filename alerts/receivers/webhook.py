@@ -23,7 +23,7 @@ from typing import Any, Final, Literal
 from alerts.config import WebhookConfig
 from alerts.evidence import exact
 from alerts.incidents.group import PAUSE
-from alerts.incidents.incident import Incident, explanation, summary
+from alerts.incidents.incident import TWICE, Incident, explanation, summary
 from alerts.receivers.alertmanager import Links, Post
 from alerts.receivers.http import Refused, post, reveal, tls
 from alerts.receivers.memory import Memory, Size, ToldTimes
@@ -94,7 +94,7 @@ def _again(incident: Incident, told: ToldTimes) -> bool:
 def _worse(incident: Incident, told: ToldTimes, now: datetime) -> bool:
     """Has a violation grown so much since it was told last that whoever was woken by it has to know? Twice the places,
     or ten times the findings; so thirty partitions are five messages at most, a minute apart. That records were lost
-    with it is told at once."""
+    with it is told at once; that inputs were counted twice with it, which mostly comes soon, once in that time."""
     if incident.kind != "violation" or incident.severity != "critical" or told.size is None or told.sized is None:
         return False
     size = size_of(incident)
@@ -102,6 +102,8 @@ def _worse(incident: Incident, told: ToldTimes, now: datetime) -> bool:
         return True
     if now - told.sized < WORSE_AFTER:
         return False
+    if size.twice and not told.size.twice:
+        return True
     return size.places >= TIMES_PLACES * max(told.size.places, 1) or size.findings >= TIMES_FINDINGS * max(
         told.size.findings, 1
     )
@@ -109,7 +111,7 @@ def _worse(incident: Incident, told: ToldTimes, now: datetime) -> bool:
 
 def size_of(incident: Incident) -> Size:
     findings = max(incident.findings - sum(incident.folded.values()), 1)
-    return Size(incident.places, findings, incident.spells, bool(incident.losses))
+    return Size(incident.places, findings, incident.spells, bool(incident.losses), TWICE in incident.harm)
 
 
 def told(memory: Memory, incident: Incident, state: State, now: datetime) -> None:
@@ -129,7 +131,8 @@ def document_id(incident: Incident, state: State) -> str:
     """Of what is told: another one for each spell, and for each size that was worse."""
     spell = f":{incident.spells}" if incident.spells > 1 else ""
     size = size_of(incident)
-    grown = f":{size.places}:{size.findings}{':lost' if size.losses else ''}" if state == "worse" else ""
+    harm = f"{':lost' if size.losses else ''}{':twice' if size.twice else ''}"
+    grown = f":{size.places}:{size.findings}{harm}" if state == "worse" else ""
     return f"{incident.occurrence}:{state}{spell}{grown}"
 
 

@@ -26,7 +26,8 @@ def lines(overview: Overview, width: int, *, limit: int) -> Iterator[Text]:
     """The screen below the verdict: what is silenced, what is open, what is over, what is only counted."""
     yield from silences(overview)
     shown = 0
-    for title, incidents in (("Open", overview.open), ("Over", overview.over)):
+    over = sorted([*overview.over, *overview.before], key=lambda one: (one.since, one.id), reverse=True)
+    for title, incidents in (("Open", overview.open), ("Over", over)):
         if not incidents:
             continue
         yield Text("")

@@ -53,8 +53,9 @@ _CAUSES: Final = (*EXPLAIN_WHAT_WAITS, "refused-writes", "refused-reads")
 class Overview:
     """`incidents`: the newest first. `counted`: by anomaly and severity, findings that nobody is told of. `kept`: of a
     probe log that was kept: `now` is its end, and its incidents stand in no table. `silences`: those that are
-    active, that which ends first being the first. `no_room`: the tables lack what is found now, and why. `others`: how
-    many are open that were not asked for."""
+    active, that which ends first being the first. `before`: spells of incidents that were over before their present
+    ones, each by itself, the newest first. `no_room`: the tables lack what is found now, and why. `others`: how many
+    are open that were not asked for."""
 
     now: datetime
     incidents: Sequence[Incident]
@@ -65,6 +66,7 @@ class Overview:
     no_room: str | None = None
     rebuilding: bool = False
     others: int = 0
+    before: Sequence[Incident] = ()
 
     @property
     def open(self) -> list[Incident]:
@@ -112,7 +114,13 @@ def overview_of(
     every = incidents.at(_stood(now, known, events))
     found = [one for one in every if concerns(one, wanted)]
     others = sum(one.open for one in every) - sum(one.open for one in found)
-    return Overview(now, found, counted, known, others=others), incidents
+    # Of a spell that was over before nobody knows any more where it was, and what came with it.
+    whole = replace(wanted, since=None, until=None, states=())
+    then = replace(wanted, topics=(), partition=None, anomalies=())
+    of_these = (one for one in every if concerns(one, whole))
+    past = [spell for one in of_these for spell in one.past_spells if concerns(spell, then)]
+    before = sorted(past, key=lambda one: (one.since, one.id), reverse=True)
+    return Overview(now, found, counted, known, others=others, before=before), incidents
 
 
 def _begun_by(events: pa.Table, until: datetime) -> pa.Table:
@@ -158,7 +166,7 @@ def concerns(incident: Incident, wanted: Filter) -> bool:
         and (not wanted.topics or any(_topic(s) in wanted.topics for s in (incident.topic, *incident.reached)))
         and (wanted.partition is None or any(s.endswith(f"/{wanted.partition}") for s in incident.reached))
         and (wanted.since is None or incident.open or incident.last >= wanted.since)
-        and (wanted.until is None or min(incident.first_since, incident.holds_since) <= wanted.until)
+        and (wanted.until is None or incident.holds_since <= wanted.until)
     )
 
 

@@ -10,6 +10,8 @@ more in one poll it lists, in the order of the poll,
 - the first of each run, of `RUNS_TOLD` of them: one of those may be of this log, which the reader does not know where
   the folder of its journals was lost or put back, and then nothing follows from what it went over;
 - those first that bear the id of a run of ours: what was relocated, or what was changed on its way;
+- then what is no whole tag: among the records of a run that the reader does not know, as of one before its folder was
+  put back, it is what is wrong;
 - then others, as they came.
 
 All of them are counted (`Counters.irregular`).
@@ -22,7 +24,7 @@ from typing import Final
 
 import numpy as np
 
-from probes.records.tag import HEAD_BYTES, MAGIC, RUN_LENGTH, Numbers
+from probes.records.tag import HEAD_BYTES, MAGIC, RUN_LENGTH, Numbers, intact
 
 A_SECOND: Final = 100.0
 AT_ONCE: Final = 1_000
@@ -60,10 +62,12 @@ def chosen(values: Sequence[bytes | None], odd: Numbers, runs: Iterable[str], ro
     marks = tuple(run.encode() for run in runs)
     likely = {i: value for i, place in enumerate(odd.tolist()) if (value := values[place] or b"").startswith(MAGIC)}
     ours[[i for i, value in likely.items() if value[HEAD_BYTES:].startswith(marks)]] = True
-    order = np.concatenate((np.flatnonzero(ours), np.flatnonzero(~ours)))[:room]
+    broken = np.ones(len(odd), bool)
+    broken[[i for i, value in likely.items() if intact(value)]] = False
+    order = np.concatenate((np.flatnonzero(ours), np.flatnonzero(broken & ~ours), np.flatnonzero(~broken & ~ours)))
     listed = edge.copy()
     listed[list(_first_of_runs(likely))[-RUNS_TOLD:]] = True
-    listed[order] = True
+    listed[order[:room]] = True
     some: Numbers = odd[listed]
     return some
 

@@ -60,6 +60,8 @@ LOOK_AGAIN: Final = (8.0, 20.0)
 """Seconds after which a fleet that has begun looks once more for another one under its run: some time of these."""
 UPKEEP_INTERVAL: Final = 30.0
 """Seconds between two looks at the probe topics and brokers, when nobody reports a change."""
+MISSED_INTERVAL: Final = 2.0
+"""The same while one of the topics is not there: who made it anew has the probes back at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,7 +354,7 @@ class Fleet:
     def _keep_up(self) -> None:
         """Look after topics and brokers, now and then and when the observer reports a change."""
         while not self._stopping.is_set():
-            self._look_now.wait(UPKEEP_INTERVAL)
+            self._look_now.wait(self._until_next_look())
             self._look_now.clear()
             if self._stopping.is_set():
                 return
@@ -362,6 +364,11 @@ class Fleet:
                 log.warning("%s", error)
                 self._come_in_anew()
                 self._stopping.wait(1.0)
+
+    def _until_next_look(self) -> float:
+        assert self._topics is not None and self._layout is not None
+        missing = set(self._topics.names) - {topic for topic, _ in self._layout.partitions()}
+        return MISSED_INTERVAL if missing else UPKEEP_INTERVAL
 
     def _open_admin(self) -> AdminClient:
         return open_admin(admin_settings(self._connection, client="offsetwatch-topics"))

@@ -25,7 +25,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from crc32c import crc32c
 
 from probes.kafka.client import open_consumer, open_producer, producer_settings
-from probes.kafka.errors import Crash, translate
+from probes.kafka.errors import Crash, ProbeError, translate
 from probes.kafka.starting_positions import log_ends_when_led
 from probes.log.life_log import random_id
 from probes.records.delivery import POLL, Batch, Fate, collect, fates, hand_over
@@ -58,6 +58,8 @@ class Registers(Probe):
         super().__init__(*args, **kwargs)
         self._config = self.world.config.registers
         self._targets = list(self.layout.partitions(self.world.config.topics.registers))
+        if not self._targets:
+            raise ProbeError(f"topic {self.sends_to} is not there")
         first = (crc32c(f"{self.world.run} {self.world.clock.boot}".encode()) & 0x7FFFFFFF) << 16
         self.registers = [(self._targets[i % len(self._targets)], first + i) for i in range(self._config.registers)]
         self._encoders: dict[Partition, Encoder] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,7 @@ def election() -> list[FindingEvent]:
 def test_an_unclean_election_is_one_page_and_says_that_records_are_lost(hook: Hook) -> None:
     heard = hook.hear(election(), until=2_000)
     where = "cluster c, 3 places (transactions/3, orders/3, registers/3) (critical)"
-    lost = f"log-truncation with lost-write in {where}"
+    lost = f"log-truncation with eos-violation and lost-write in {where}"
     assert heard == [
         (15, "open", "log-truncation in transactions/3 (critical)"),
         (27, "worse", lost),
@@ -429,3 +430,25 @@ def test_what_nobody_could_read_of_a_log_that_was_cut_is_part_of_that(hook: Hook
         ("open", "unseen in third/2 (critical)"),
         ("open", "unseen in orders/3 (critical)"),
     ]
+
+
+@pytest.mark.parametrize("sign", ["suspected", "unseen"])
+def test_what_seems_missing_just_before_a_cut_is_found_there_is_part_of_it(hook: Hook, sign: str) -> None:
+    """Readers stand behind where the log was cut: what is written there now looks as if all had gone over it."""
+    missing = [told(sign, (n,), at=0, event_="opened", partition=n) for n in (3, 4)]
+    found = [again(one, event="closed", second=20 + n) for n, one in enumerate(missing)]
+    heard = hook.hear([*missing, cut(10, at=3, counted=4), cut(11, at=3, counted=4, partition=4), *found], until=100)
+    assert [(state, summary) for _, state, summary in heard] == [
+        ("open", "log-truncation in cluster c, 2 places (orders/3, orders/4) (critical)")
+    ]
+    assert f"2 × {sign}" in hook.told[0][1]["incident"]["description"]
+
+
+def test_what_is_missing_in_another_log_is_told_beside_a_cut(hook: Hook) -> None:
+    missing = told("suspected", (), at=0, event_="opened", partition=4)
+    heard = hook.hear([missing, cut(10, at=3, counted=4)], until=60)
+    assert sorted(summary.partition(" ")[0] for _, _, summary in heard) == ["log-truncation", "suspected"]
+
+
+def again(one: FindingEvent, *, event: Any, second: float) -> FindingEvent:
+    return replace(one, event=event, at=NOON + second * S, counted=NOON + (second + 1) * S)

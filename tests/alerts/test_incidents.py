@@ -130,7 +130,8 @@ def test_an_exposed_abort_is_one_incident_however_many_its_records() -> None:
         (told("vanished-record", 2, at=5, evidence={"offset": 44}, partition=4), 2),
         (told("vanished-record", 2, at=5, evidence={"writer": 7, "seq": 1}), 1),
         (told("poll-skip", 2, at=5, evidence={"skipped": [{"writer": 7, "seq": 1, "offset": 44}]}), 1),
-        (told("poll-skip", 2, at=5, evidence={"skipped": [{"writer": 7, "seq": 2, "offset": 45}]}), 2),
+        (told("poll-skip", 2, at=5, evidence={"skipped": [{"writer": 7, "seq": 2, "offset": 45}]}), 1),
+        (told("poll-skip", 2, at=65, evidence={"skipped": [{"writer": 7, "seq": 2, "offset": 45}]}), 2),
         (told("offset-regression", 2, at=5, evidence={"txn": 5}), 1),
         (told("unseen", (), at=5, event_="opened", evidence={"txn": 5}), 2),
     ],
@@ -138,6 +139,49 @@ def test_an_exposed_abort_is_one_incident_however_many_its_records() -> None:
 def test_what_concerns_the_same_records_is_one_incident(second: FindingEvent, incidents: int) -> None:
     first = told("lost-write", 1, evidence={"writer": 7, "seq": 1, "offset": 44, "txn": 5})
     assert len(standing(first, second)) == incidents
+
+
+@pytest.mark.parametrize("partition", [3, 4])
+def test_what_a_loss_leaves_in_its_log_is_a_part_of_it(partition: int) -> None:
+    """Also where signs of another time of the same log go on to be one incident."""
+    earlier = told("poll-skip", 1, at=-300, partition=3)
+    loss = told("lost-write", 1, evidence={"writer": 7, "seq": 1, "offset": 44})
+    sign = told("inconsistent-offsets", 1, at=20, partition=partition, evidence={"offset": 12})
+    found = standing(earlier, loss, sign)
+    assert [one.anomaly for one in found] == [
+        "poll-skip",
+        "lost-write",
+        *(["inconsistent-offsets"] if partition == 4 else []),
+    ]
+
+
+def refused_by(error: str, *, at: float) -> list[FindingEvent]:
+    """Writes, for twenty seconds."""
+    opened = told("refused-writes", ("w",), at=at, event_="opened", evidence={"error": error, "writer": "w"})
+    return [opened, replace(opened, event="closed", at=opened.at + 20 * S, counted=opened.counted + 20 * S)]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "incidents"),
+    [
+        ("GROUP_AUTHORIZATION_FAILED", "GROUP_AUTHORIZATION_FAILED", 1),
+        ("GROUP_AUTHORIZATION_FAILED", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED", 2),
+        ("MSG_SIZE_TOO_LARGE", "INVALID_TIMESTAMP", 2),
+        ("NOT_ENOUGH_REPLICAS", "NOT_LEADER_FOR_PARTITION", 1),
+        ("TOPIC_AUTHORIZATION_FAILED", "NOT_ENOUGH_REPLICAS", 2),
+    ],
+)
+def test_another_right_or_setting_is_another_incident(one: str, other: str, incidents: int) -> None:
+    found = standing(*refused_by(one, at=0), *refused_by(other, at=100))
+    assert len(found) == incidents
+    assert [incident.spells for incident in found] == ([2] if incidents == 1 else [1, 1])
+
+
+def test_a_login_that_is_refused_is_no_other_outage_that_began_again() -> None:
+    events = [away("opened", at=0), away("closed", at=30), away("opened", at=100)]
+    login = replace(events[2], evidence={**events[2].evidence, "error": "_AUTHENTICATION"})
+    assert [one.spells for one in standing(*events)] == [2]
+    assert [one.spells for one in standing(*events[:2], login)] == [1, 1]
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
+from alerts.event import FindingEvent
 from alerts.incidents.grouping import Incidents
 from alerts.incidents.incident import Became
 from tests.alerts.findings import NOON
 from tests.alerts.incidents import S
 from tests.alerts.test_incidents import told
 from tests.alerts.test_told import Hook
+from tests.alerts.test_told import hook as hook
 
 
 def test_an_offset_that_was_set_from_outside_is_one_page() -> None:
@@ -186,3 +188,32 @@ def test_acknowledgements_of_offset_zero_in_two_topics_are_two() -> None:
     incidents = Incidents()
     incidents.take(events)
     assert [(one.anomaly, one.findings) for one in incidents.at(NOON + 20 * S)] == [("spurious-zero-offset", 1)] * 2
+
+
+def test_inputs_that_are_reflected_twice_after_another_groups_offset_was_set_are_told(hook: Hook) -> None:
+    """Who was told of a reader that was set back knows nothing of a transform that counts everything twice."""
+
+    def zero(group: str, *, at: float) -> FindingEvent:
+        evidence = {"group": group, "committed": 0, "before": 3455}
+        return told("spurious-zero-offset", (group,), at=at, topic=f"{group}-in", evidence=evidence)
+
+    twice = [
+        told("eos-violation", n, at=202 + n / 100, topic="out", evidence={"group": "transform", "input_offset": n})
+        for n in range(500)
+    ]
+    heard = hook.hear([zero("reader", at=0), zero("transform", at=200), *twice], until=400)
+    assert [(at, state) for at, state, _ in heard] == [(12, "open"), (201, "worse"), (261, "worse")]
+    assert heard[2][2].startswith("spurious-zero-offset with eos-violation in ")
+    assert "With it came 500 × eos-violation" in hook.said(2)
+    assert len({body["id"] for _, body in hook.told}) == 3
+
+
+def test_that_inputs_are_reflected_twice_is_told_with_the_page_that_comes_later(hook: Hook) -> None:
+    """And an incident that says so itself does not grow worse by it."""
+    commit = told("lost-commit", 1, at=0, counted=5, evidence={"group": "g", "committed": 90, "told": None})
+    twice = told("eos-violation", 1, at=1, counted=4.5, evidence={"group": "g", "input_offset": 7})
+    heard = hook.hear([commit, twice], until=200)
+    assert [state for _, state, _ in heard] == ["open"]
+    stands = told("duplicate", 1, at=0, evidence={"writer": 7, "seq": 1})
+    reflected = told("eos-violation", 2, at=5, topic="out", evidence={"writer": 7, "seq": 1, "group": "g"})
+    assert [state for _, state, _ in Hook().hear([stands, reflected], until=200)] == ["open"]

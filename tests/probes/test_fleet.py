@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from confluent_kafka import IsolationLevel, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
 from deploy.local_kafka import LocalKafka
@@ -413,6 +413,35 @@ def test_a_log_that_no_monitor_compacts_stays_small(
         until(lambda: "OPTIMIZE" in [one["operation"] for one in DeltaTable(log).history()])
     finally:
         fleet.stop()
+
+
+@pytest.mark.kafka
+def test_a_topic_of_others_that_is_away_for_a_moment_is_found_again(
+    kafka: LocalKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody reports that it is back: no probe asks for what is not there."""
+    asked = config(topics={"manage": False, "prefix": f"theirs-{uuid.uuid4().hex[:8]}"}, transaction={"count": 0})
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+
+    def make(*names: str) -> None:
+        for future in admin.create_topics([NewTopic(name, 3, 1) for name in names]).values():
+            future.result()
+
+    make(*asked.topic_names)
+    monkeypatch.setattr("probes.running.fleet.UPKEEP_INTERVAL", 3600.0)
+    fleet = Fleet(asked, Connection(kafka.bootstrap), tmp_path / "journal", SystemClock(), history=tmp_path / "h")
+    fleet.start()
+    one = asked.topics.records
+
+    def there() -> bool:
+        return any(known(fleet.status().layout).partitions(one))
+
+    until(there)
+    admin.delete_topics([one])[one].result()
+    until(lambda: not there())
+    make(one)
+    until(there)
+    fleet.stop()
 
 
 @pytest.mark.kafka

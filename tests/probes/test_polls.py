@@ -209,7 +209,22 @@ def test_of_a_flood_one_record_of_each_run_is_listed(others: int) -> None:
     part = polled([*log, *tagged("ours", 0, 5)], spent(Clock()))
     told = {one.run: one.offset for one in part.decoded.irregular if one.run}
     assert told["before"] == len(log) - 29 and told["before that"] == len(log) - 9
-    assert len(told) <= RUNS_TOLD + 1 and len(part.decoded.irregular) <= RUNS_TOLD + LEAST
+    assert len(told) <= RUNS_TOLD + 1 and len(part.decoded.irregular) <= 1 + RUNS_TOLD + LEAST
+
+
+@pytest.mark.parametrize("kind", ["garbage", "none", "changed on its way"])
+def test_what_is_broken_among_whole_records_of_an_unknown_run_is_listed(kind: str) -> None:
+    """The folder of the journals was put back: all that was written since is of a run that nobody here knows."""
+    before = tagged("before", 0, 600, writer=7)
+    changed = bytearray(before[400])
+    changed[-1] ^= 1
+    strange = {"garbage": b"garbage", "none": None, "changed on its way": bytes(changed)}[kind]
+    part = polled([*before[:400], strange, *before[401:]], spent(Clock()), first=1000)
+    assert [(one.offset, one.status) for one in part.decoded.irregular if one.status != "foreign"] == [
+        (1400, "corrupted")
+    ]
+    assert len(part.decoded.irregular) <= LEAST + 2
+    assert part.irregular == 600
 
 
 def test_what_is_no_whole_head_bears_no_run() -> None:

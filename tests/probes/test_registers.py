@@ -6,6 +6,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from datetime import timedelta
 from itertools import pairwise
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 from confluent_kafka import KafkaError
 
 from probes.clock import SystemClock
-from probes.kafka.errors import Crash
+from probes.kafka.errors import Crash, ProbeError
 from probes.log.life_log import random_id
 from probes.records.register_copy import ACTIONS, AwaitedOperation, Copy, Entry, decode
 from probes.records.tag import Tag
@@ -209,6 +210,14 @@ def test_several_clients_agree_on_a_healthy_broker(stage: MakeStage) -> None:
     assert not any(type == "info" for _, type in kinds())
     for finished in (False, True):
         assert checked(one, clients, finished=finished) == []
+
+
+def test_where_its_topic_is_away_it_says_so(stage: MakeStage) -> None:
+    one = stage(**BUSY)
+    name = one.config.topics.registers
+    one.layout = replace(one.layout, topics=tuple(topic for topic in one.layout.topics if topic.name != name))
+    with pytest.raises(ProbeError, match=f"^topic {name} is not there$"):
+        put(one, 1)
 
 
 def test_an_operation_logs_its_send_its_polls_and_itself(stage: MakeStage) -> None:

@@ -79,6 +79,7 @@ class OutOfSync:
     few: list[list[int]] = field(default_factory=list)
     told: int = -1
     waiting: list[list[Any]] = field(default_factory=list)
+    topic: str = ""
 
 
 def arrive(own: OutOfSync, new: News) -> None:
@@ -98,6 +99,8 @@ def _hear(own: OutOfSync, new: News, asked: Ints) -> None:
     for row in asked[settings.is_valid().to_numpy()[asked]].tolist():
         told = dict(settings[row].as_py())
         needed, brokers = whole(told.get(NEEDED, "")), REPLICAS in told and IN_SYNC in told
+        if needed is not None:
+            own.topic = columns.table["topic"][row].as_py()
         if brokers or needed is not None:
             present = [_brokers(told, REPLICAS), _brokers(told, IN_SYNC)] if brokers else [None, None]
             entry = [int(columns.completed[row]), *present, -1 if needed is None else needed]
@@ -191,16 +194,15 @@ def _tell(own: OutOfSync, kind: Literal["holds", "ended"], broker: int, since: i
 
 def _tell_few(own: OutOfSync, kind: Literal["holds", "ended"], spell: list[int], at: int, report: Report) -> None:
     only = f"only broker {', '.join(map(str, own.in_sync))}" if own.in_sync else "no broker"
-    lack = f"{only} is (of {', '.join(map(str, own.replicas))})"
-    if own.needed > len(own.replicas):
-        lack = (
-            f"there are {len(own.replicas)}, on broker {', '.join(map(str, own.replicas))}, whatever broker comes back"
-        )
+    to, lack = "", f"{only} is (of {', '.join(map(str, own.replicas))})"
+    if own.needed > len(own.replicas):  # so it is set for this topic, and others may be as they were
+        to, there = f" to {own.topic}", "there is 1" if len(own.replicas) == 1 else f"there are {len(own.replicas)}"
+        lack = f"{there}, on broker {', '.join(map(str, own.replicas))}, whatever broker comes back"
     told = {
         "anomaly": UNDER_MIN_ISR,
         "subject": [],
         "decidable": _due(spell, report) if kind == "holds" else at,
-        "message": f"a write needs {own.needed} replicas in sync, and {lack}: nothing can be written",
+        "message": f"a write{to} needs {own.needed} replicas in sync, and {lack}: nothing can be written",
         "evidence": {
             "replicas": own.replicas,
             "in_sync": own.in_sync,

@@ -195,6 +195,46 @@ def test_that_a_topic_was_made_anew_is_counted_once_and_said_with_what_came_of_i
     assert "t had been deleted and made anew" in explanation(lost)
 
 
+def away(event: str, at: float, said: str = "") -> object:
+    answered = {"brokers": [1], "since": micros(NOON + at * S)} if event == "opened" else {}
+    more = {"topic": "", "topic_id": "", "partition": -1, "evidence": answered, "message": said}
+    return finding("cluster-unreachable", (), event, at=at, **more)  # type: ignore[arg-type]
+
+
+NIGHT = [
+    *(away("opened", -4_000, "no broker answers"), away("closed", -3_960)),
+    *(away("opened", -3_900, "the login is refused"), away("closed", -3_850)),
+    *(away("opened", -3_800, "no broker answers again"), away("closed", -3_740)),
+]
+
+
+@pytest.mark.parametrize(
+    ("since", "until", "expected"),
+    [
+        (
+            None,
+            None,
+            ["10:56 1m no broker answers again", "10:55 50s the login is refused", "10:53 40s no broker answers"],
+        ),
+        (-3_920, -3_870, ["10:55 50s the login is refused"]),
+        (-3_845, -3_805, []),
+        (-3_990, -3_970, ["10:53 40s no broker answers"]),
+        (-3_860, None, ["10:56 1m no broker answers again", "10:55 50s the login is refused"]),
+    ],
+)
+def test_each_outage_of_the_night_is_a_line(since: float | None, until: float | None, expected: list[str]) -> None:
+    """Each was told, and each is asked for in the morning, also where they are spells of one incident."""
+    wanted = Filter(
+        since=None if since is None else NOON + since * S, until=None if until is None else NOON + until * S
+    )
+    found, _ = overview_of(events(*NIGHT), states((0, 115, 115, None)), NOW, wanted)  # type: ignore[arg-type]
+    shown = [line.plain for line in lines(found, 120, limit=50)]
+    rows = [line.split(maxsplit=3) for line in shown if "cluster-unreachable" in line]
+    said = [f"{at[:5]} {took} {rest.removeprefix('crit cluster-unreachable ')}" for _, at, took, rest in rows]
+    assert said == expected
+    assert len({one for one, *_ in rows}) <= 1
+
+
 def states(*rows: tuple[int, float, float, str | None]) -> pa.Table:
     return pa.table(
         {

@@ -210,14 +210,20 @@ def test_where_those_that_are_left_go_away_too_it_lasts(fed: Callable[[History],
     assert events(fed(h), FEW) == [("opened", (), 31), ("closed", (), 85)]
 
 
-def test_where_more_are_needed_than_there_are_no_broker_is_to_be_brought_back() -> None:
+@pytest.mark.parametrize(
+    ("replicas", "there"),
+    [("1,2,3", "there are 3, on broker 1, 2, 3"), ("1", "there is 1, on broker 1")],
+    ids=["three", "one"],
+)
+def test_where_more_are_needed_than_there_are_the_topic_is_named_for_which_that_is_set(
+    replicas: str, there: str
+) -> None:
     h = History()
-    observed(h, 10, "1,2,3", needed=2)
-    observed(h, 45, "1,2,3", needed=4)
+    observed(h, 10, replicas, replicas=replicas, needed=1)
+    observed(h, 45, replicas, replicas=replicas, needed=4)
     (opened,) = whole(row_by_row(h), [FEW])
     assert opened.message == (
-        "a write needs 4 replicas in sync, and there are 3, on broker 1, 2, 3, whatever broker comes back: "
-        "nothing can be written"
+        f"a write to topic needs 4 replicas in sync, and {there}, whatever broker comes back: nothing can be written"
     )
 
 
