@@ -66,10 +66,10 @@ def writers(h: History) -> None:
 
 
 CASES: list[tuple[Callable[[History], None], str, str, int]] = [
-    (fences, "fences.KEPT", "fencing errors", 4),
-    (by_the_broker_s_time, "altered_records.KEPT", "altered records", 4),
-    (readers, "stuck_consumers.WAITING_KEPT", "moves of readers", 8),
-    (writers, "refused_writes.KEPT", "writers that are refused", 4),
+    (fences, "transactions.fences.KEPT", "fencing errors", 4),
+    (by_the_broker_s_time, "records.altered_records.KEPT", "altered records", 4),
+    (readers, "conditions.stuck_consumers.WAITING_KEPT", "moves of readers", 8),
+    (writers, "conditions.refused_writes.KEPT", "writers that are refused", 4),
 ]
 
 
