@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from alerts.event import FindingEvent
 from alerts.incidents.grouping import Incidents
 from alerts.incidents.incident import Became
+from alerts.receivers.memory import Memory
 from tests.alerts.findings import NOON
 from tests.alerts.incidents import S
 from tests.alerts.test_incidents import told
@@ -217,3 +219,15 @@ def test_that_inputs_are_reflected_twice_is_told_with_the_page_that_comes_later(
     stands = told("duplicate", 1, at=0, evidence={"writer": 7, "seq": 1})
     reflected = told("eos-violation", 2, at=5, topic="out", evidence={"writer": 7, "seq": 1, "group": "g"})
     assert [state for _, state, _ in Hook().hear([stands, reflected], until=200)] == ["open"]
+
+
+def test_a_restart_remembers_that_it_was_told_of_what_was_counted_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CHAT", "json://localhost")
+    commit = told("lost-commit", 1, at=0, counted=5, evidence={"group": "g", "committed": 90, "told": None})
+    events = [commit, told("eos-violation", 1, at=20, evidence={"group": "g", "input_offset": 7})]
+    first = Hook(Memory(tmp_path / "webhook.json", NOON - 999 * S))
+    assert [state for _, state, _ in first.hear(events, until=200)] == ["open", "worse"]
+    second = Hook(Memory(tmp_path / "webhook.json", NOON))
+    assert second.hear(events, until=200) == []
