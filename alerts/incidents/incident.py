@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal
 
+from alerts.incidents.keys import REFLECTED
 from alerts.incidents.remade_topics import Remade
 from alerts.incidents.silence import Silence
 from rules.vocabulary.conditions import EXPLAIN_WHAT_WAITS, OUT_OF_SYNC, WAIT_ON_THE_CLUSTER
@@ -26,10 +27,8 @@ RUNBOOK: Final = "docs/runbook.md"
 SAY_SINCE_WHEN: Final = frozenset({*EXPLAIN_WHAT_WAITS, OUT_OF_SYNC})
 LOSSES: Final = frozenset({"lost-write", "vanished-record"})
 """Records that were there, or should be, are gone."""
-TWICE: Final = "eos-violation"
-"""Somebody counts inputs twice, or not at all."""
-_SAY_TWICE: Final = frozenset({TWICE, "duplicate"})
-"""What says so itself: of an input that stands twice nobody expects anything else."""
+_SAY_TWICE: Final = frozenset({REFLECTED, "duplicate"})
+"""What says itself that inputs are counted twice: of one that stands twice nobody expects anything else."""
 
 Names = Callable[[str], str]
 """How people call the cluster with this id; "" where it has no name."""
@@ -198,7 +197,9 @@ class Incident:
     def harm(self) -> Sequence[str]:
         """The names of what was found with it that is worse for somebody than its own name says: losses, and inputs
         that a transform counted twice."""
-        return sorted([*self.losses, *((TWICE,) if TWICE in self.folded and self.anomaly not in _SAY_TWICE else ())])
+        return sorted(
+            [*self.losses, *((REFLECTED,) if REFLECTED in self.folded and self.anomaly not in _SAY_TWICE else ())]
+        )
 
     @property
     def short(self) -> str:

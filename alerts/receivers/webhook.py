@@ -23,7 +23,8 @@ from typing import Any, Final, Literal
 from alerts.config import WebhookConfig
 from alerts.evidence import exact
 from alerts.incidents.group import PAUSE
-from alerts.incidents.incident import TWICE, Incident, explanation, summary
+from alerts.incidents.incident import Incident, explanation, summary
+from alerts.incidents.keys import REFLECTED
 from alerts.receivers.alertmanager import Links, Post
 from alerts.receivers.http import Refused, post, reveal, tls
 from alerts.receivers.memory import Memory, Size, ToldTimes
@@ -111,7 +112,7 @@ def _worse(incident: Incident, told: ToldTimes, now: datetime) -> bool:
 
 def size_of(incident: Incident) -> Size:
     findings = max(incident.findings - sum(incident.folded.values()), 1)
-    return Size(incident.places, findings, incident.spells, bool(incident.losses), TWICE in incident.harm)
+    return Size(incident.places, findings, incident.spells, bool(incident.losses), REFLECTED in incident.harm)
 
 
 def told(memory: Memory, incident: Incident, state: State, now: datetime) -> None:

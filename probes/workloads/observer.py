@@ -477,6 +477,8 @@ class Observer(Probe):
                     self.world.places_changed()
                 if problem.code in NOT_ALLOWED:
                     self._not_allowed[name] = problem.code
+                else:
+                    self._not_allowed.pop(name, None)  # who answers nobody any more refuses nobody either
                 continue
             topic = future.result()
             self._not_allowed.pop(name, None)

@@ -308,6 +308,9 @@ def test_a_right_that_is_taken_away_is_a_refusal_and_no_silence(stage: MakeStage
             observer.turn()
     assert {row.error for row in rows("offsets")} == {None, "TOPIC_AUTHORIZATION_FAILED"}
     assert not any({"silent", "leader"} & set(row.settings or {}) for row in rows("offsets"))
+    # Whoever refused it is away now: that is an outage, and no refusal any more.
+    observe_until(observer, lambda: all((error or "").startswith("_") for error in newest()))
+    assert "silent" in (rows("offsets")[-1].settings or {})
 
 
 class Slow(Lie):
