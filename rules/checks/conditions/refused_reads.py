@@ -13,6 +13,9 @@ It is told by the reader's own name where its start row tells one, and in the to
 away, begins anew, and so does one whose host stood still (`rules.settling.standstills`). It is over when a life of that
 name has come to read, when the partition is not there any more, and when nobody bears the name.
 
+What a broker says of the group to a client that gave itself its partitions and has come to read is no refusal: such a
+client needs the group for its offsets at most, and where it reads nothing (nobody sends there) nothing else is heard.
+
 State: the lives that have not come to read yet, the newest `KEPT` names that ended so, and as many that came, and what
 happened after the last tick.
 """
@@ -35,19 +38,21 @@ from rules.settling.frontier import TICK
 
 NAME: Final = "refused-reads"
 KEPT: Final = 64
-REFUSALS: Final = frozenset(
+_OF_ITS_GROUP: Final = frozenset(
     {
         "GROUP_AUTHORIZATION_FAILED",
-        "TOPIC_AUTHORIZATION_FAILED",
-        "CLUSTER_AUTHORIZATION_FAILED",
         "GROUP_MAX_SIZE_REACHED",
         "INCONSISTENT_GROUP_PROTOCOL",
         "INVALID_GROUP_ID",
         "INVALID_SESSION_TIMEOUT",
         "UNSUPPORTED_ASSIGNOR",
-        "UNSUPPORTED_VERSION",
     }
 )
+REFUSALS: Final = _OF_ITS_GROUP | {
+    "TOPIC_AUTHORIZATION_FAILED",
+    "CLUSTER_AUTHORIZATION_FAILED",
+    "UNSUPPORTED_VERSION",
+}
 """Errors by which a broker answers that this client may not read, however often it asks."""
 _COMES: Final = (ASSIGN, POLL, POSITION, SEND, TXN, REGISTER)
 """Whoever did one of these, and a poll without an error, has got beyond its beginning."""
@@ -67,7 +72,7 @@ class Unborn:
 class Reads:
     """`lives`: by process. `failed`: [name, since when it does not come to read, when its last life ended, by which
     error, process]; `came`: [name, when one of it had come to read last, or had ended otherwise]. `waiting`: [time, one
-    of these, process, its slice, its name (of `_REFUSED` its run), the error] that happened after the last tick, see
+    of these, process, its slice, its name (of a refusal its run), the error] that happened after the last tick, see
     `_BEGUN`. `elsewhere`: the processes that are known and read another topic."""
 
     lives: dict[int, Unborn] = field(default_factory=dict, metadata={"of": Unborn})
@@ -77,8 +82,8 @@ class Reads:
     elsewhere: list[int] = field(default_factory=list)
 
 
-_ABSENT, _BEGUN, _CAME, _REFUSED, _FAILED, _ENDED = range(6)
-"""`_BEGUN`: it means to read. `_FAILED`, `_ENDED`: it closed, with an error of its client or without. `_ABSENT`: the
+_ABSENT, _BEGUN, _CAME, _REFUSED, _FAILED, _ENDED, _GROUP_REFUSED = range(7)
+"""`_BEGUN`: it means to read. `_GROUP_REFUSED`: its group does so, and it gave itself its partitions. `_FAILED`, `_ENDED`: it closed, with an error of its client or without. `_ABSENT`: the
 observer says that the partition is not there."""
 
 
@@ -99,7 +104,8 @@ def arrive(own: Reads, new: News) -> None:
     said = {row: error for row, error in zip(asked.tolist(), errors, strict=False) if error is not None}
     for row, error in said.items():
         if columns.f[row] == POLL and error in REFUSALS:
-            own.waiting.append([*_entry(columns, row, _REFUSED, columns.table["run"][row].as_py()), error])
+            kind = _GROUP_REFUSED if error in _OF_ITS_GROUP and not columns.subscribed[row] else _REFUSED
+            own.waiting.append([*_entry(columns, row, kind, columns.table["run"][row].as_py()), error])
     watched = {event[2] for event in own.waiting} | own.lives.keys()
     watched |= {number for number, process in new.state.processes.items() if not process.next}  # begun, for all we know
     if watched or own.failed:
@@ -173,12 +179,12 @@ def _follow(own: Reads, event: list[Any], report: Report) -> None:
             report.condition(NAME, None, at=time, evidence={"reader": one.who}, subject=(one.who,))
     elif kind == _BEGUN:
         own.lives[number] = Unborn(who, time)
-    elif kind == _REFUSED and number not in own.elsewhere:
+    elif kind == _REFUSED and number not in own.elsewhere or kind == _GROUP_REFUSED and number in own.lives:
         process = report.state.processes.get(number)
         name = process.name if process is not None else ""
         one = own.lives.setdefault(number, Unborn(_called(number, name, who), time))
         one.refused, one.error = (time if one.refused < 0 else one.refused), *error
-    elif number in own.lives:
+    elif kind in (_CAME, _FAILED, _ENDED) and number in own.lives:
         one = own.lives.pop(number)
         if kind == _FAILED:
             _fail(own, number, one, time, error[0], report)

@@ -144,6 +144,14 @@ def test_rights_that_are_taken_and_given_back(tmp_path: Path) -> None:
             wait(lambda: any(message.endswith(polls) for _, message in told("stuck-consumer")))
             give(admin, ResourceType.TOPIC, "READ")
             wait(lambda: open_now("stuck-consumer") == 0)
+            for operation in RIGHTS[ResourceType.TOPIC]:
+                take(admin, ResourceType.TOPIC, operation)
+            refused = "TOPIC_AUTHORIZATION_FAILED"
+            wait(lambda: any(refused in message for _, message in told("refused-writes")))
+            time.sleep(40)  # longer than it takes to call a cluster unreachable
+            give(admin, ResourceType.TOPIC, *RIGHTS[ResourceType.TOPIC])
+            wait(lambda: open_now("refused-writes") == 0)
+            assert not told("cluster-unreachable")
             poison(broker, config.probes.topics.records)
             wait(lambda: told("foreign-record"))
             time.sleep(60)

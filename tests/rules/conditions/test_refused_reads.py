@@ -18,7 +18,7 @@ R1 = "reader-1 of run run"
 
 Fed = Callable[[History], Store]
 NAME = "refused-reads"
-DENIED = "GROUP_AUTHORIZATION_FAILED"
+DENIED, NO_TOPIC = "GROUP_AUTHORIZATION_FAILED", "TOPIC_AUTHORIZATION_FAILED"
 
 
 def at(second: float) -> int:
@@ -87,6 +87,22 @@ def taken_from_members(h: History) -> None:
     passes(h, 33)
 
 
+def before_it_gave_itself_any(h: History) -> None:
+    """It asks its group first from where to read."""
+    born(h, "r0")
+    passes(h, 3)
+    h.row("r0", "poll", type="info", error=DENIED, mode="assign")
+    passes(h, 33)
+
+
+def taken_with_the_topic(h: History) -> None:
+    """Whoever gave itself its partitions may not read them any more."""
+    born(h, "r0")
+    comes(h, "r0")
+    h.row("r0", "poll", type="info", error=NO_TOPIC, mode="assign")
+    passes(h, 33)
+
+
 def without_a_reason(h: History) -> None:
     failing(h, 5, error="_TIMED_OUT")
 
@@ -130,6 +146,8 @@ def polls_in_vain(h: History) -> None:
         life_after_life,
         members,
         taken_from_members,
+        before_it_gave_itself_any,
+        taken_with_the_topic,
         without_a_reason,
         one_of_two,
         also_sends,
@@ -143,7 +161,7 @@ def test_a_reader_that_does_not_come_to_read(build: Callable[[History], None], f
     build(h)
     (opened,) = whole(fed(h), [NAME])
     assert (opened.event, opened.subject) == ("opened", (R1,))
-    assert opened.evidence["error"] in (DENIED, "_TIMED_OUT")
+    assert opened.evidence["error"] in (DENIED, NO_TOPIC, "_TIMED_OUT")
 
 
 def for_less_than_the_objective(h: History) -> None:
@@ -205,6 +223,14 @@ def is_refused_once(h: History) -> None:
     h.assign("r0", f="revoke", assigned=False)
     passes(h, 5)
     comes(h, "r0")
+    passes(h, 60)
+
+
+def needs_no_group(h: History) -> None:
+    """It gave itself its partitions, and nobody sends to this one: nothing else is heard of it here."""
+    born(h, "r0")
+    h.assign("r0")
+    h.row("r0", "poll", type="info", error=DENIED, mode="assign")
     passes(h, 60)
 
 
@@ -285,6 +311,7 @@ def fails_reads_and_fails(h: History) -> None:
         is_killed,
         is_refused_once,
         waits_for_its_group,
+        needs_no_group,
         members_of_another_topic,
         reads_another_topic,
     ],
