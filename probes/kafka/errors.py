@@ -331,6 +331,18 @@ def _is_unanswered(error: KafkaError) -> bool:
     return name_of(error.code()) in LOGIN_REFUSED and _UNANSWERED.search(error.str()) is not None
 
 
+_DESCRIBED: Final[dict[str, str]] = {KafkaError(code).str(): name for code, name in _NAMES.items()}
+_FATAL_AS_SAID: Final = re.compile("Fatal error: (.+)")
+
+
+def _behind_fatal(error: KafkaError) -> str:
+    """Which error has ended the client. What a consumer returns in place of a record says that in words alone
+    (rd_kafka_set_fatal_error0 in rdkafka.c: "Fatal error: <that of the code>: <more>"), and has no mark of being fatal."""
+    told = _FATAL_AS_SAID.match(error.str())
+    names = {words: name for words, name in _DESCRIBED.items() if told and told[1].startswith(f"{words}: ")}
+    return names[max(names, key=len)] if names else name_of(error.code())
+
+
 def translate(error: KafkaError | KafkaException | Exception) -> ClientError:
     """Any exception or error value of the client library as one of ours; one of ours as it is. A login that nobody
     answered is `_TRANSPORT`, whatever the library calls it: it was not refused."""
@@ -338,10 +350,11 @@ def translate(error: KafkaError | KafkaException | Exception) -> ClientError:
         return error
     held = error.args[0] if isinstance(error, KafkaException) and error.args else error
     if isinstance(held, KafkaError):
+        over = held.code() == KafkaError._FATAL
         return ClientError(
-            _TRANSPORT if _is_unanswered(held) else name_of(held.code()),
+            _TRANSPORT if _is_unanswered(held) else _behind_fatal(held) if over else name_of(held.code()),
             held.str(),
-            fatal=bool(held.fatal()),
+            fatal=over or bool(held.fatal()),
             abortable=bool(held.txn_requires_abort()),
             retriable=bool(held.retriable()),
         )

@@ -95,6 +95,30 @@ def test_translation_keeps_code_and_nature() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        (
+            "Fatal error: Broker: The group id does not exist: ConsumerGroupHeartbeat fatal error: Broker: The group id"
+            " does not exist",
+            "GROUP_ID_NOT_FOUND",
+        ),
+        (
+            "Fatal error: Broker: Group authorization failed: ConsumerGroupHeartbeat fatal error: Broker: Group"
+            " authorization failed",
+            "GROUP_AUTHORIZATION_FAILED",
+        ),
+        ("Fatal error: something that has no name: it is over", "_FATAL"),
+        ("Commit failed: Local: Fatal error", "_FATAL"),
+        ("Broker: Group authorization failed: of another time", "_FATAL"),
+    ],
+)
+def test_a_client_that_has_ended_says_by_which_error_in_words_alone(text: str, code: str) -> None:
+    """As a consumer returns it in place of a record: by one code for all, without the mark of a fatal error."""
+    told = translate(KafkaError(KafkaError._FATAL, text))
+    assert (told.code, told.fatal, told.abortable) == (code, True, False)
+
+
+@pytest.mark.parametrize(
     ("code", "text", "told"),
     [
         (

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 import pytest
-from confluent_kafka import KafkaError, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 from probes.kafka.errors import ClientError, Crash
 from probes.records.tag import Encoder
@@ -263,6 +263,31 @@ def test_what_came_before_a_fatal_error_is_logged_and_so_is_the_error(stage: Mak
         (*here, "ok", None, [Run(WRITER, 0, 0, 1)]),
         *((here[0], p, "info", "_FATAL", []) for p in range(3)),
     ]
+
+
+@pytest.mark.kafka
+def test_a_member_whose_client_has_ended_for_good_ends_with_it(stage: MakeStage) -> None:
+    """By the newer group protocol whoever is refused ends so: the name of another member, or a group that is gone after
+    its members stood still for a minute. The library marks no such error as fatal."""
+    one = stage()
+
+    def member() -> Consumer:
+        told = {"group.id": f"{one.prefix}-g", "group.protocol": "consumer", "group.instance.id": "the same"}
+        consumer = Consumer({"bootstrap.servers": one.connection.bootstrap} | told)
+        consumer.subscribe([one.config.topics.records])
+        return consumer
+
+    first = member()
+    until(first.assignment, doing=lambda: first.consume(10, 0.2))
+    reader = one.put(Reader, "reader", group=f"{one.prefix}-g")
+    reader.close()
+    reader._consumer = member()
+    with pytest.raises(ClientError, match="UNRELEASED_INSTANCE_ID") as ended:
+        until(lambda: False, doing=reader.poll)
+    assert ended.value.fatal
+    assert {(row.type, row.error) for row in witness(reader).of("poll")} == {("info", "UNRELEASED_INSTANCE_ID")}
+    reader._consumer.close()
+    first.close()
 
 
 @pytest.mark.kafka
