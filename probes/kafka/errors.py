@@ -336,8 +336,8 @@ _FATAL_AS_SAID: Final = re.compile("Fatal error: (.+)")
 
 
 def _behind_fatal(error: KafkaError) -> str:
-    """Which error has ended the client. What a consumer returns in place of a record says that in words alone
-    (rd_kafka_set_fatal_error0 in rdkafka.c: "Fatal error: <that of the code>: <more>"), and has no mark of being fatal."""
+    """Which error has ended the client. What a consumer returns in place of a record has no mark of being fatal, and
+    says in words alone which it was (rd_kafka_set_fatal_error0 in rdkafka.c: "Fatal error: <the code's>: <more>")."""
     told = _FATAL_AS_SAID.match(error.str())
     names = {words: name for words, name in _DESCRIBED.items() if told and told[1].startswith(f"{words}: ")}
     return names[max(names, key=len)] if names else name_of(error.code())

@@ -83,8 +83,8 @@ class Reads:
 
 
 _ABSENT, _BEGUN, _CAME, _REFUSED, _FAILED, _ENDED, _GROUP_REFUSED = range(7)
-"""`_BEGUN`: it means to read. `_GROUP_REFUSED`: its group does so, and it gave itself its partitions. `_FAILED`, `_ENDED`: it closed, with an error of its client or without. `_ABSENT`: the
-observer says that the partition is not there."""
+"""`_BEGUN`: it means to read. `_GROUP_REFUSED`: its group does so, and it gave itself its partitions. `_FAILED`, `_ENDED`:
+it closed, with an error of its client or without. `_ABSENT`: the observer says that the partition is not there."""
 
 
 def arrive(own: Reads, new: News) -> None:
@@ -179,7 +179,7 @@ def _follow(own: Reads, event: list[Any], report: Report) -> None:
             report.condition(NAME, None, at=time, evidence={"reader": one.who}, subject=(one.who,))
     elif kind == _BEGUN:
         own.lives[number] = Unborn(who, time)
-    elif kind == _REFUSED and number not in own.elsewhere or kind == _GROUP_REFUSED and number in own.lives:
+    elif (kind == _REFUSED and number not in own.elsewhere) or (kind == _GROUP_REFUSED and number in own.lives):
         process = report.state.processes.get(number)
         name = process.name if process is not None else ""
         one = own.lives.setdefault(number, Unborn(_called(number, name, who), time))
