@@ -83,7 +83,7 @@ class Reads:
 
 
 _ABSENT, _BEGUN, _CAME, _REFUSED, _FAILED, _ENDED, _GROUP_REFUSED = range(7)
-"""`_BEGUN`: it means to read. `_GROUP_REFUSED`: its group does so, and it gave itself its partitions. `_FAILED`, `_ENDED`:
+"""`_BEGUN`: it means to read. `_GROUP_REFUSED`: its group does so, it gave itself its partitions. `_FAILED`, `_ENDED`:
 it closed, with an error of its client or without. `_ABSENT`: the observer says that the partition is not there."""
 
 
