@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -9,8 +10,9 @@ import pyarrow as pa
 import pytest
 
 from rules.across.lookups import Question, answer, read_through, values_of
-from rules.across.resolution import FORMAT, Resolved, resolve
+from rules.across.resolution import FORMAT, Resolved, expired, resolve
 from rules.across.shared_conditions import FORGOTTEN
+from rules.checks.transactions.given_up import AGAIN
 from rules.vocabulary.finding import FACT_SCHEMA, Finding
 from rules.vocabulary.objectives import Objectives
 from rules.vocabulary.times import micros
@@ -135,6 +137,51 @@ def test_an_indefinite_transaction_that_turns_out_visible() -> None:
     last = stage.take(fact("absent", 4, 3, 70))
     assert last.findings == [lost(4, 3, 70, seen)]
     assert list(last.changes) == ["txn|7|c"]
+
+
+def shown_again(partition: int, seq: int, at: int, given_up: int) -> dict[str, Any]:
+    """It had been absent there by `given_up`."""
+    return fact("visible", partition, seq, at, about=orjson.dumps(ABOUT | {AGAIN: given_up}).decode())
+
+
+HOUR = 3_600_000_000
+
+
+def test_what_was_absent_everywhere_and_is_shown_in_one_partition_may_be_shown_in_the_next() -> None:
+    """As by a broker that has lost which transactions were aborted."""
+    stage = Stage()
+    absent = fact("absent", 0, 4, 30), fact("absent", 1, 0, 30), fact("absent", 1, 2, 35)
+    assert stage.take(*absent).findings == []
+    assert stage.take(shown_again(0, 4, 90, 40)).findings == []
+    assert stage.take(fact("absent", 2, 1, 80)).findings == []  # of a host that was away
+    assert stage.take(shown_again(1, 0, 99, 40), shown_again(2, 1, 99, 85)).findings == []
+    assert stage.take(fact("absent", 9, 0, 90 + 2 * HOUR, txn=8)).findings == []
+
+
+def test_what_is_not_shown_with_it_within_an_hour_is_absent() -> None:
+    stage, seen = Stage(), value(0, 4)
+    stage.take(fact("absent", 0, 4, 30), fact("absent", 1, 0, 35), fact("absent", 2, 1, 35))
+    stage.take(shown_again(0, 4, 90, 40), shown_again(2, 1, 95, 40))
+    assert stage.take(fact("absent", 9, 0, 89 + HOUR, txn=8)).findings == []
+    due = 90 + HOUR
+    expected = [torn("info", seen, value(1, 0), 90), lost(1, 0, 90, seen)]
+    found = stage.take(fact("absent", 9, 0, due, txn=8)).findings
+    assert found == [replace(one, decidable=due) for one in expected]
+    # Once, also where more comes of it.
+    assert stage.take(shown_again(3, 1, due + 9, 40)).findings == []
+    assert stage.take(fact("absent", 9, 0, due + HOUR, txn=8)).findings == []
+    # What a reader went over after it was shown is absent at once.
+    assert stage.take(fact("absent", 4, 7, due + 20)).findings == [lost(4, 7, due + 20, seen)]
+    assert set(expired(stage.stored, due + 25 * HOUR)) >= {name for name in stage.stored if "awaited" in name}
+
+
+def test_what_was_visible_from_the_first_leaves_nothing_to_wait_for() -> None:
+    stage, seen = Stage(), value(2, 1)
+    stage.take(fact("absent", 0, 4, 30), fact("absent", 1, 0, 35))
+    stage.take(shown_again(0, 4, 90, 40))
+    told = stage.take(fact("visible", 2, 1, 60))
+    assert told.findings == [torn("info", seen, value(1, 0), 60), lost(1, 0, 60, seen)]
+    assert stage.take(fact("absent", 9, 0, 90 + HOUR, txn=8)).findings == []
 
 
 def test_a_loss_that_its_own_partition_tells_is_not_told_again() -> None:
