@@ -90,7 +90,7 @@ from alerts.incidents.keys import (
     place_of,
     subject_of,
 )
-from alerts.incidents.outage import SHORTLY, Outage, tellable_from
+from alerts.incidents.outage import SHORTLY, Outage
 from alerts.incidents.refusals import Refusals, explains
 from alerts.incidents.remade_topics import REMADE, RemadeTopics
 from rules.vocabulary.conditions import EXPLAIN_WHAT_WAITS, THROTTLED, UNREACHABLE, WAIT_ON_THE_CLUSTER
@@ -444,7 +444,7 @@ class Incidents:
         if group.open:
             return
         self._let_go(number, group)
-        if group.spells == 1 and away.counted <= tellable_from(group.first):
+        if group.spells == 1 and away.counted <= group.due:
             self._drop(number, group)
         else:
             group.end_as_part(Became(cause.first.anomaly, cause.first.id), away)

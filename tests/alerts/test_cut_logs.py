@@ -106,6 +106,14 @@ def test_a_cut_that_is_found_ten_seconds_after_its_signs_is_one_page(hook: Hook)
     assert [(at, state, said.split()[0]) for at, state, said in heard] == [(17, "open", CUT)]
 
 
+def test_a_sign_that_nobody_was_told_of_before_the_cut_was_never_an_incident() -> None:
+    """Who lists the incidents afterwards finds those that people were told of."""
+    sign = told("inconsistent-offsets", 1, at=6.0, counted=7.7)
+    for counted, listed in ((17.7, [CUT]), (19.5, [CUT, sign.anomaly])):
+        stand = standing(sign, cut(9, at=6.0, counted=counted), kept=None)
+        assert sorted(one.anomaly for one in stand) == sorted(listed)
+
+
 @pytest.mark.parametrize(
     ("one", "why"),
     [
