@@ -73,6 +73,7 @@ class Process:
     lost: bool = False  # it did not end in order, and its end may be missing
     broke_off: int = -1  # when it was found dead, or ended because its journal could not be written
     declared: int = -1  # when its host was declared gone: see `rules.settling.declared_gone`
+    elsewhere: int = 0  # 1: its start row says that it reads and sends in other topics; 2: it did so here all the same
     # The reader in it.
     reads: bool = False
     audits: bool = False  # it reads the log again from its start, now and then
@@ -92,6 +93,16 @@ class Process:
     def complete(self) -> bool:
         """Is it over, with all of its log here that there ever will be?"""
         return 0 <= self.closes_at <= self.next
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Does it neither read nor send here, by what it said of itself and has done?"""
+        return self.elsewhere == 1
+
+    @property
+    def may_read(self) -> bool:
+        """May it poll here, for all that is known?"""
+        return (self.reads or not self.next) and self.elsewhere != 1
 
     @property
     def is_gone(self) -> bool:

@@ -22,6 +22,7 @@ forgotten before.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
@@ -172,6 +173,10 @@ def _note_first_rows(state: State, columns: Columns) -> None:
     for number in {*columns.process[columns.sent.row].tolist()}:
         if number in state.processes:
             state.processes[number].writes = True
+    did = {*columns.process[columns.assigned == 1].tolist()}
+    for number in {*did, *columns.process[columns.polled.row].tolist(), *columns.process[columns.sent.row].tolist()}:
+        if number in state.processes:
+            state.processes[number].elsewhere = _BELIED
 
 
 def _going_to_read(columns: Columns) -> Bools:
@@ -182,6 +187,17 @@ def _going_to_read(columns: Columns) -> Bools:
     return begins
 
 
+_SAID: Final = 1
+_BELIED: Final = 2
+
+
+def _is_of_other_topics(told: Mapping[str, str], topic: str, *, reads: bool) -> bool:
+    """Does a start row tell of one that reads or writes, and of neither here?"""
+    sends = "writer" in told
+    here = (reads and told.get("reads_from", topic) == topic) or (sends and told.get("sends_to", topic) == topic)
+    return (reads or sends) and not here
+
+
 def _note_settings(state: State, columns: Columns, row: int) -> None:
     settings = columns.table["settings"][row].as_py()
     if not settings:
@@ -189,6 +205,8 @@ def _note_settings(state: State, columns: Columns, row: int) -> None:
     told = dict(settings)
     process = state.processes[int(columns.process[row])]
     process.name, process.audits = told.get("name", ""), "audit" in told
+    if _is_of_other_topics(told, state.topic, reads=columns.table["mode"][row].is_valid):
+        process.elsewhere = process.elsewhere or _SAID
     process.run = columns.table["run"][row].as_py()
     writer = retrying_writers.writer_told(told)
     if writer >= 0:
@@ -405,8 +423,8 @@ def _dig(
     hole = Hole(
         number,
         *span,
-        int(process.reads or unknown),
-        int(writes or unknown),
+        int((process.reads or unknown) and not process.is_elsewhere),
+        int((writes or unknown) and not process.is_elsewhere),
         state.now + state.held,
         *boots,
         span[1] if read_by is None else read_by,
@@ -456,6 +474,5 @@ def awaited_from(state: State, apart: int) -> list[int]:
     return [state.index_from] * late + [
         max(process.position, 0)
         for process in state.processes.values()
-        if (process.reads or not process.next)
-        and (process.told_through < state.tick or (apart and process.position >= state.index_from))
+        if process.may_read and (process.told_through < state.tick or (apart and process.position >= state.index_from))
     ]

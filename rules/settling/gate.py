@@ -67,12 +67,13 @@ class Who:
 
 
 EVERYBODY = Who(lambda number, process: True)
-READERS = Who(lambda number, process: process.reads or not process.next, writes=False, successors=True)
+READERS = Who(lambda number, process: process.may_read, writes=False, successors=True)
 """Those that may poll here, and those of which it is not known yet whether they do."""
-WRITERS = Who(lambda number, process: process.writes or not process.reads, reads=False)
+WRITERS = Who(lambda n, process: (process.writes or not process.reads) and not process.is_elsewhere, reads=False)
 """Those that may send here, and those of which it is not known yet what they do."""
-OBSERVERS = Who(lambda number, process: not (process.reads or process.writes))
-"""Those that may ask where the log starts and ends, and those of which it is not known yet what they do."""
+OBSERVERS = Who(lambda n, process: not (process.reads or process.writes or process.is_elsewhere))
+"""Those that may ask where the log starts and ends, and those of which it is not known yet what they do. Who says that
+it reads and sends in other topics is none of all these: it may hang there for long."""
 
 
 def only(number: int) -> Who:

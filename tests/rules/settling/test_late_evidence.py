@@ -88,6 +88,57 @@ def test_a_call_that_hangs_holds_back_nobody_who_does_not_need_it(fed: Callable[
     assert [e[::2] for e in events(row_by_row(h, 6), "unseen")] == [("opened", 81)]
 
 
+def lost_beside(h: Hosts, **told: str) -> int:
+    """A record is lost while an operation of `q` is open that may have polled it, for all that it does not tell. Returns
+    how many rows had come when that ended."""
+    for reader in "rs":
+        h.assign(reader)
+    h.row("q", "start", mode="subscribe", settings={"writer": str(Q)} | told)
+    h.row("q", "subscribe", assigned=False, mode="subscribe")
+    h.second()
+    h.open["q"] = h.time
+    i = traffic(h, 5)
+    h.send("w", i, 1, at=i)
+    for reader in "rs":
+        h.poll(reader, [], position_before=i, position_after=i + 1)
+    traffic(h, 120, first=i + 1)
+    del h.open["q"]
+    before = len(h.rows)
+    h.second()
+    return before
+
+
+def lost(h: Hosts, rows: Sequence[Slice], store: Store) -> int:
+    for row in singly(rows):
+        store.feed(row)
+    return sum(f.anomaly == "lost-write" for f in store.findings)
+
+
+@pytest.mark.parametrize(
+    ("told", "waits"),
+    [
+        ({}, True),
+        ({"reads_from": "topic", "sends_to": "another topic"}, True),
+        ({"reads_from": "another topic", "sends_to": "a third one"}, False),
+        ({"reads_from": "another topic", "sends_to": "topic"}, True),
+        ({"sends_to": "another topic"}, True),  # it may read any
+    ],
+)
+def test_who_reads_and_sends_in_other_topics_holds_back_nobody(told: dict[str, str], waits: bool) -> None:
+    h, store = Hosts(), Store()
+    before = lost_beside(h, **told)
+    assert lost(h, h.rows[:before], store) == (0 if waits else 1)
+    assert lost(h, h.rows[before:], store) == 1
+
+
+def test_who_said_so_and_was_assigned_here_all_the_same_is_waited_for() -> None:
+    h, store = Hosts(), Store()
+    h.assign("q")
+    before = lost_beside(h, reads_from="another topic", sends_to="a third one")
+    assert lost(h, h.rows[:before], store) == 0
+    assert lost(h, h.rows[before:], store) == 1
+
+
 def test_a_call_that_hangs_is_told_once_with_its_process() -> None:
     h = Hosts()
     hung(h, 40, partitions=2)
