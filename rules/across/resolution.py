@@ -11,8 +11,8 @@ holds if the transaction is visible (`guarded`). Joined by transaction they give
 
 What was shown after it had been absent (`AGAIN`) proves nothing of the other partitions where the transaction had been
 absent by then: whoever is shown the one part, as by a broker that has lost which transactions were aborted, may not
-have come to the next. What was absent before it was shown waits for `AWAITED`, and is absent where it was not shown
-until then.
+have come to the next. What was absent before it was shown is, where nothing of it is shown until the partition that did
+tells that this was long enough (`awaited`).
 
 Most transactions are ok and healthy, and nothing at all is told of them. When a value of an ok transaction is absent,
 its other values are *looked up*: `Resolved.questions` names the transaction, and the rows of the probe log tell whether
@@ -22,8 +22,8 @@ a value of it was polled anywhere (`rules.across.lookups`). What a transform ref
 **State** is a mapping of names to bytes, of which a batch changes few: an entry for each indefinite transaction, and
 for each aborted one of which something was seen, for `OPEN_KEPT` of log time; what is absent of aborted transactions,
 as it should be, in one piece a batch, for `ABORTED_KEPT`, since a torn one shows its other side soon; what waits for
-the transforms; the shared conditions that are open; and until when what was absent may still be shown. Facts come once
-and in any order; what is found is found as soon as both sides are here.
+the transforms; and the shared conditions that are open. Facts come once and in any order; what is found is found as
+soon as both sides are here.
 """
 
 from __future__ import annotations
@@ -55,11 +55,6 @@ CONDITIONS: Final = frozenset({*shared_conditions.CONDITIONS, "check-failed"})
 which of them are open."""
 ABORTED_KEPT: Final = 900 * SECOND
 OPEN_KEPT: Final = 86_400 * SECOND
-AWAITED: Final = 3_600 * SECOND
-"""By then an audit has read the log again."""
-_AWAITED_KEY: Final = "awaited|"
-_WAITS: Final = b""
-_JUDGED: Final = b"1"
 _NEVER: Final = 2**63 - 1
 
 TRANSACTION_SCHEMA: Final = pa.schema(
@@ -137,8 +132,6 @@ def resolve(
         certain = pc.equal(told["outcome"], "ok")
         questions = _questions(told.filter(pc.and_(certain, pc.equal(told["kind"], "absent"))).to_pylist())
         _join(stored, told.filter(pc.invert(certain)), changes, findings)
-    if not finished:
-        findings.extend(_awaited_in_vain(stored, int(pc.max(facts["at"]).as_py()), changes))
     findings.extend(_conditions(stored, facts, changes))
     changed, missing = transforms.join(stored, facts.filter(pc.is_valid(facts["group"])), objectives, finished=finished)
     changes |= changed
@@ -166,9 +159,6 @@ def expired(stored: Mapping[str, bytes], now: int) -> list[str]:
     for key, value in stored.items():
         if key.startswith("aborted|"):
             if int(key.split("|")[1], 16) < now - ABORTED_KEPT:
-                gone.append(key)
-        elif key.startswith(_AWAITED_KEY):
-            if int(key.split("|")[1], 16) < now - OPEN_KEPT:
                 gone.append(key)
         elif key.startswith("txn|") and max(fact["at"] for fact in _unpacked(value)[0]) < now - OPEN_KEPT:
             gone.append(key)
@@ -201,9 +191,6 @@ def _join(
         found, is_torn = _of_transaction(facts, is_torn)
         findings.extend(found)
         changes[key] = _packed([fact for fact, _ in facts], is_torn)
-        since = _shown_late(fact for fact, _ in facts)
-        if 0 <= since < _NEVER and (name := f"{_AWAITED_KEY}{since + AWAITED:x}|{key}") not in stored:
-            changes[name] = _WAITS
     if aborted.num_rows:
         piece = _piece(aborted)
         newest, number = int(piece.absent.at.max()), 0
@@ -291,8 +278,9 @@ def _of_transaction(facts: list[tuple[dict[str, Any], bool]], told: bool) -> tup
     seen = [f for f, _ in facts if f["kind"] == "visible"]
     if not seen:
         return [], told
-    before = [f for f, new in facts if f["kind"] == "visible" and not new]
-    since, since_before = _shown_late(seen), _shown_late(before)
+    before = [f for f, new in facts if not new]
+    since, since_before, shown = _shown_late(f for f, _ in facts), _shown_late(before), _shown_late(seen)
+    until = min((f["at"] for f, _ in facts if f["kind"] == "awaited"), default=-1)
     proof = min(seen, key=lambda fact: (AGAIN in _about(fact), order_of(fact)))
     found: list[Finding] = []
     facts = list(_standing(facts))
@@ -300,46 +288,27 @@ def _of_transaction(facts: list[tuple[dict[str, Any], bool]], told: bool) -> tup
     if absent and not told:
         found.append(torn(proof, min(absent, key=order_of)))
     for fact, new in facts:
-        if fact["kind"] == "guarded" and (new or not before):
+        if fact["kind"] == "guarded" and (new or since_before == _NEVER):
             found.append(_guarded(fact, proof))
         elif fact in absent and fact["outcome"] == "info" and (new or fact["at"] <= since_before):
             found.extend(_lost(fact, proof))  # else it was told when it came
+    if shown >= 0:  # nothing else could be told before
+        found = [replace(one, decidable=max(one.decidable, until)) for one in found]
     return found, told or bool(absent)
 
 
 def _shown_late(facts: Iterable[dict[str, Any]]) -> int:
     """Since when something of a transaction is visible of which all that is visible had been absent before: what was
-    absent by then waits. -1 where it was visible from the first, `_NEVER` where nothing is."""
+    absent by then waits. -1 where it was visible from the first, or has waited for long; `_NEVER` where nothing is."""
+    facts = list(facts)
     seen = [(_about(fact).get(AGAIN), fact["at"]) for fact in facts if fact["kind"] == "visible"]
-    return -1 if any(again is None for again, _ in seen) else min((at for _, at in seen), default=_NEVER)
+    if any(again is None for again, _ in seen) or any(fact["kind"] == "awaited" for fact in facts):
+        return -1
+    return min((at for _, at in seen), default=_NEVER)
 
 
 def _about(fact: dict[str, Any]) -> dict[str, Any]:
     return dict(orjson.loads(fact["about"] or "{}"))
-
-
-def _awaited_in_vain(stored: Mapping[str, bytes], now: int, changes: dict[str, bytes | None]) -> list[Finding]:
-    """What was absent before another part of its transaction was shown, and has not been shown until now."""
-    found: list[Finding] = []
-    for name in sorted(name for name in {*stored, *changes} if name.startswith(_AWAITED_KEY)):
-        due, key = name.removeprefix(_AWAITED_KEY).split("|", 1)
-        if int(due, 16) > now or changes.get(name, stored.get(name)) != _WAITS:
-            continue
-        changes[name] = _JUDGED
-        entry = changes.get(key) or stored.get(key)
-        if entry is None:
-            continue
-        facts, is_torn = _unpacked(entry)
-        seen, since = [f for f in facts if f["kind"] == "visible"], _shown_late(facts)
-        absent = [f for f, _ in _standing([(f, False) for f in facts]) if f["kind"] == "absent" and f["at"] <= since]
-        if not absent or since < 0:
-            continue
-        proof = min(seen, key=order_of)
-        told = [] if is_torn else [torn(proof, min(absent, key=order_of))]
-        told += [one for fact in absent if fact["outcome"] == "info" for one in _lost(fact, proof)]
-        found += [replace(one, decidable=int(due, 16)) for one in told]
-        changes[key] = _packed(facts, True)
-    return found
 
 
 def _standing(facts: list[tuple[dict[str, Any], bool]]) -> Iterator[tuple[dict[str, Any], bool]]:

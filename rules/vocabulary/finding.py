@@ -65,6 +65,7 @@ FactKind = Literal[
     "visible",
     "absent",
     "guarded",
+    "awaited",
     "input",
     "reflected",
     "doubtful",
@@ -77,7 +78,8 @@ FactKind = Literal[
     "ended",
 ]
 """Of a transaction: `visible`, a value was polled here; `absent`, one is not although a reader passed it; `guarded`, a
-finding that holds if the transaction is visible. Of a transform: `input`, settled records of its input; `reflected`,
+finding that holds if the transaction is visible; `awaited`, what was absent elsewhere before it was shown here has had
+long enough to be shown as well. Of a transform: `input`, settled records of its input; `reflected`,
 those that its committed output reflects; `doubtful`, those that an indefinite transaction may have reflected;
 `dropped`, those of which it turned out that it has not; `begun`, it reads here for the first time; `gone`, the input's
 log start; `hole`, a part of its log will never be here; `horizon`, how far the log of the output, or (`about` says

@@ -3,16 +3,18 @@
 Part of `transaction_outcomes`. A run that readers went over without seeing it is written down. When a value of it is
 polled after all, however late, it is recognised: the transaction is visible, and a `zombie-write` where it must not be.
 What it wrote here is then no longer absent, which is told to stage 2 (`AGAIN`), and waits again: who is shown the one
-value may not have come to the next. What a reader goes over after that without seeing it is absent.
+value may not have come to the next. What a reader goes over after that without seeing it is absent. Nor may he have
+come to the other partitions: what is absent there is told so `AWAITED` after that.
 
 State: what was given up in one step is a *part*, a chunk of some `PART` runs, or some more where one operation wrote
 them, and each run has an entry in the hot value, dropped when the log start has passed it; at most `KEPT`. So a step
-reads those parts alone of which a value is polled, and writes one for every `PART` runs that it gives up.
+reads those parts alone of which a value is polled, and writes one for every `PART` runs that it gives up. Of the
+transactions that were shown within `AWAITED`, the newest `AWAITED_KEPT`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -31,9 +33,13 @@ from rules.kept.facts import Transactions
 from rules.kept.state import Polls
 from rules.settling import listed_ends
 from rules.settling.frontier import TICK
+from rules.vocabulary.objectives import SECOND
 
 KEPT: Final = 4096
 PART: Final = 64
+AWAITED: Final = 3_600 * SECOND
+"""By then an audit has read the log again."""
+AWAITED_KEPT: Final = 1024
 AGAIN: Final = "visible_again"
 """What a fact tells that a value of the transaction is visible that had been absent: of this partition, only what is
 told to be absent at a later log time than this still is."""
@@ -119,6 +125,7 @@ def recognise(own: Outcomes, passage: Passage) -> None:
         for record in records:
             _look_up(passage, record, take(polls, polls.writer == record["writer"]), shown)
         back = [record for record in records if (record["process"], record["op"]) in shown]
+        _await(own, passage, back, shown)
         for record in back:
             _wait_again(own, record, shown[record["process"], record["op"]])
         left = [record for record in records if record not in back]
@@ -128,6 +135,27 @@ def recognise(own: Outcomes, passage: Passage) -> None:
         for record in back:
             gone |= (known.part == part) & (known.writer == record["writer"]) & (known.seq == record["seq"])
         own.given_up = take(known, ~gone)
+
+
+def _await(
+    own: Outcomes, passage: Passage, back: list[dict[str, Any]], shown: Mapping[tuple[int, int], _Shown]
+) -> None:
+    """Note of these, which were shown after all, when what else they wrote will have been."""
+    known = {entry[1] for entry in own.shown_late}
+    first = {
+        record["txn"]: [shown[record["process"], record["op"]].at, record["txn"], record["type"]] for record in back
+    }
+    own.shown_late += [entry for txn, entry in sorted(first.items()) if txn not in known]
+    own.shown_late = passage.report.newest(own.shown_late, AWAITED_KEPT, "transactions that were shown after all")
+
+
+def tell_awaited(own: Outcomes, passage: Passage) -> None:
+    """Tell of transactions that were shown after all that this was long ago."""
+    over = [entry for entry in own.shown_late if entry[0] + AWAITED <= passage.end]
+    if over:
+        own.shown_late = [entry for entry in own.shown_late if entry not in over]
+        at, txn, type_ = np.array(over, np.int64).T
+        passage.report.facts.add("awaited", -(-(at + AWAITED) // TICK) * TICK, of=Transactions(txn, type_))
 
 
 def _look_up(passage: Passage, record: dict[str, Any], mine: Polls, shown: dict[tuple[int, int], _Shown]) -> None:

@@ -68,6 +68,7 @@ def fold(own: Outcomes, passage: Passage) -> None:
     """Decide what can be decided now; all there is, where the history is finished."""
     returned = set_aside.take_back(own, passage)
     given_up.recognise(own, passage)
+    given_up.tell_awaited(own, passage)
     partial_reads.judge(own, passage.polls, passage.report, list_each=passage.finished)
     if len(own.written):
         _decide(own, passage, returned)

@@ -142,7 +142,7 @@ class Outcomes:
     the next step, and others were in their turn at `visited`. Of what is `given_up`, `parts` have been made. `names`
     are transactional ids, numbered by their places here, at most some more than `written` needs. `guards`: [process,
     op, offset, writer, seq] of other values that stand where an indefinite run was acknowledged. `partial_reads` counts
-    `G1b` since the start."""
+    `G1b` since the start. `shown_late`: [when, transaction, its type] of those that were shown after all."""
 
     written: Written = field(default_factory=Written)
     aside: Aside = field(default_factory=Aside)
@@ -154,6 +154,7 @@ class Outcomes:
     names: list[str] = field(default_factory=list)
     guards: list[list[int]] = field(default_factory=list)
     partial_reads: int = 0
+    shown_late: list[list[int]] = field(default_factory=list)
 
 
 @dataclass(slots=True)

@@ -89,7 +89,7 @@ def test_a_call_that_hangs_holds_back_nobody_who_does_not_need_it(fed: Callable[
 
 
 def lost_beside(h: Hosts, **told: str) -> int:
-    """A record is lost while an operation of `q` is open that may have polled it, for all that it does not tell. Returns
+    """A record is lost while an operation of `q` is open that may have polled it for all that it tells. Returns
     how many rows had come when that ended."""
     for reader in "rs":
         h.assign(reader)

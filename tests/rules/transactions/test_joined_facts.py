@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from rules.across.lookups import Question, answer, read_through, values_of
-from rules.across.resolution import FORMAT, Resolved, expired, resolve
+from rules.across.resolution import FORMAT, Resolved, resolve
 from rules.across.shared_conditions import FORGOTTEN
 from rules.checks.transactions.given_up import AGAIN
 from rules.vocabulary.finding import FACT_SCHEMA, Finding
@@ -144,7 +144,9 @@ def shown_again(partition: int, seq: int, at: int, given_up: int) -> dict[str, A
     return fact("visible", partition, seq, at, about=orjson.dumps(ABOUT | {AGAIN: given_up}).decode())
 
 
-HOUR = 3_600_000_000
+def awaited(partition: int, at: int) -> dict[str, Any]:
+    nothing = dict.fromkeys(("writer", "seq", "offset", "length", "about"))
+    return fact("awaited", partition, 0, at) | nothing
 
 
 def test_what_was_absent_everywhere_and_is_shown_in_one_partition_may_be_shown_in_the_next() -> None:
@@ -155,24 +157,27 @@ def test_what_was_absent_everywhere_and_is_shown_in_one_partition_may_be_shown_i
     assert stage.take(shown_again(0, 4, 90, 40)).findings == []
     assert stage.take(fact("absent", 2, 1, 80)).findings == []  # of a host that was away
     assert stage.take(shown_again(1, 0, 99, 40), shown_again(2, 1, 99, 85)).findings == []
-    assert stage.take(fact("absent", 9, 0, 90 + 2 * HOUR, txn=8)).findings == []
+    assert stage.take(awaited(0, 4000), awaited(1, 4100)).findings == []
 
 
-def test_what_is_not_shown_with_it_within_an_hour_is_absent() -> None:
+def test_what_is_not_shown_with_it_for_long_is_absent() -> None:
     stage, seen = Stage(), value(0, 4)
     stage.take(fact("absent", 0, 4, 30), fact("absent", 1, 0, 35), fact("absent", 2, 1, 35))
-    stage.take(shown_again(0, 4, 90, 40), shown_again(2, 1, 95, 40))
-    assert stage.take(fact("absent", 9, 0, 89 + HOUR, txn=8)).findings == []
-    due = 90 + HOUR
+    assert stage.take(shown_again(0, 4, 90, 40), shown_again(2, 1, 95, 40)).findings == []
     expected = [torn("info", seen, value(1, 0), 90), lost(1, 0, 90, seen)]
-    found = stage.take(fact("absent", 9, 0, due, txn=8)).findings
-    assert found == [replace(one, decidable=due) for one in expected]
+    assert stage.take(awaited(0, 4000)).findings == [replace(one, decidable=4000) for one in expected]
     # Once, also where more comes of it.
-    assert stage.take(shown_again(3, 1, due + 9, 40)).findings == []
-    assert stage.take(fact("absent", 9, 0, due + HOUR, txn=8)).findings == []
-    # What a reader went over after it was shown is absent at once.
-    assert stage.take(fact("absent", 4, 7, due + 20)).findings == [lost(4, 7, due + 20, seen)]
-    assert set(expired(stage.stored, due + 25 * HOUR)) >= {name for name in stage.stored if "awaited" in name}
+    assert stage.take(awaited(2, 4100)).findings == []
+    assert stage.take(shown_again(3, 1, 4200, 40)).findings == []
+    assert stage.take(fact("absent", 4, 7, 4300)).findings == [lost(4, 7, 4300, seen)]
+
+
+def test_what_a_reader_goes_over_after_it_was_shown_elsewhere_is_absent_at_once() -> None:
+    stage, seen = Stage(), value(0, 4)
+    stage.take(fact("absent", 0, 4, 30), shown_again(0, 4, 90, 40))
+    told = stage.take(fact("absent", 4, 7, 120)).findings
+    assert told == [torn("info", seen, value(4, 7), 120), lost(4, 7, 120, seen)]
+    assert stage.take(awaited(0, 4000)).findings == []
 
 
 def test_what_was_visible_from_the_first_leaves_nothing_to_wait_for() -> None:
@@ -181,7 +186,7 @@ def test_what_was_visible_from_the_first_leaves_nothing_to_wait_for() -> None:
     stage.take(shown_again(0, 4, 90, 40))
     told = stage.take(fact("visible", 2, 1, 60))
     assert told.findings == [torn("info", seen, value(1, 0), 60), lost(1, 0, 60, seen)]
-    assert stage.take(fact("absent", 9, 0, 90 + HOUR, txn=8)).findings == []
+    assert stage.take(awaited(0, 4000)).findings == []
 
 
 def test_a_loss_that_its_own_partition_tells_is_not_told_again() -> None:
