@@ -403,8 +403,10 @@ def test_a_log_that_was_written_again_by_an_aborted_transaction_alone_was_cut_al
     assert told == [(107 + i, f"writer-1:1519/{7 + i}", "cut off", at(10)) for i in range(3)]
 
 
-@pytest.mark.parametrize("seen_again", [False, True])
-def test_what_vanished_is_lost_unless_somebody_was_given_it_after_that(tmp_path: Path, seen_again: bool) -> None:
+@pytest.mark.parametrize(("seen_again", "gone_again"), [(False, False), (True, False), (True, True)])
+def test_what_vanished_is_lost_since_the_last_that_was_given_it(
+    tmp_path: Path, seen_again: bool, gone_again: bool
+) -> None:
     """A broker may hide from one reader what others are given."""
     evidence = {
         "writer": WRITER,
@@ -418,12 +420,14 @@ def test_what_vanished_is_lost_unless_somebody_was_given_it_after_that(tmp_path:
     }
     passed = row("poll", READER, 5, op=7, polled=[], position_before=100, position_after=108, **READ)
     more = [row("poll", READER, 12, polled=[Run(WRITER, 5, 105, 1)], **READ)] if seen_again else []
+    if gone_again:
+        more.append(row("poll", READER, 15, op=9, polled=[], position_before=100, position_after=108, **READ))
     write(tmp_path, *STARTS, *OPERATIONS, passed, *more)
     record(tmp_path, finding("vanished-record", (105, WRITER, 5), at=5.1, evidence=evidence))
     with Database(sources(tmp_path)) as opened:
         told = [one for one in answer(opened, "lost") if one["offset"] == 105]
     assert [(one["value"], one["how"], one["gone_by"]) for one in told] == (
-        [] if seen_again else [("writer-1:1519/5", "vanished", at(5.1))]
+        [] if seen_again != gone_again else [("writer-1:1519/5", "vanished", at(15.1 if gone_again else 5.1))]
     )
 
 

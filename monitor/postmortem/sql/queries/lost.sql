@@ -7,8 +7,15 @@ with acknowledged as (
 ),
 given as (select distinct topic_id, partition, writer, seq from records where did = 'polled'),
 missing as (select * from acknowledged anti join given using (topic_id, partition, writer, seq)),
+gone as (
+    select distinct
+        topic_id, partition, (evidence->>'offset')::bigint as "offset", (evidence->>'writer')::bigint as writer,
+        (evidence->>'seq')::bigint as seq
+    from findings
+    where anomaly = 'vanished-record' and event = 'raised'
+),
 passes as (
-    select topic_id, partition, client, position_before, position_after, completed
+    select topic_id, partition, client, position_before, position_after, invoked, completed
     from operations
     where f in ('poll', 'txn') and position_before < position_after
 ),
@@ -18,7 +25,9 @@ held as (
     select
         m.topic_id, m.partition, m."offset", max(l.invoked) filter (where l.log_start <= m."offset") as held_until,
         bool_or(l.log_start > m."offset") as deleted
-    from (select distinct topic_id, partition, "offset" from missing) m
+    from (
+        select topic_id, partition, "offset" from missing union select topic_id, partition, "offset" from gone
+    ) m
     join operations l on l.topic_id = m.topic_id and l.partition = m.partition and l.f = 'offsets' and l.log_start >= 0
     group by all
 ),
@@ -76,28 +85,27 @@ overwritten as (
         and e.writer = a.writer and e.seq = a.seq
     group by all
 ),
--- Polled, and missing from a later read. Where somebody was given it after that, it is hidden from some, and not lost.
+-- Polled, and missing from later reads: since the last that gave it to somebody. What somebody is still given is hidden
+-- from some, and not lost.
 vanished as (
     select
         a.topic || '/' || a.partition as place, a."offset", a.value, a.completed, a.txn, min(p.completed) as gone_by
     from acknowledged a
-    join (
-        select
-            topic_id, partition, (evidence->>'offset')::bigint as "offset", (evidence->>'writer')::bigint as writer,
-            (evidence->>'seq')::bigint as seq, (evidence->>'passed_process')::bigint as process,
-            (evidence->>'passed_op')::bigint as op
-        from findings
-        where anomaly = 'vanished-record' and event = 'raised'
-    ) v
+    join gone v
         on v.topic_id = a.topic_id and v.partition = a.partition and v."offset" = a."offset" and v.writer = a.writer
         and v.seq = a.seq
-    join operations p
-        on p.topic_id = v.topic_id and p.partition = v.partition and p.process = v.process and p.op = v.op
-    where not exists (
-        select 1 from records r
-        where r.did = 'polled' and r.topic_id = a.topic_id and r.partition = a.partition and r.writer = a.writer
-            and r.seq = a.seq and r.invoked > p.completed
-    )
+    join (
+        select topic_id, partition, writer, seq, max(completed) as given_last
+        from records
+        where did = 'polled'
+        group by all
+    ) g
+        on g.topic_id = a.topic_id and g.partition = a.partition and g.writer = a.writer and g.seq = a.seq
+    join passes p
+        on p.topic_id = a.topic_id and p.partition = a.partition
+        and p.position_before <= a."offset" and a."offset" < p.position_after and p.invoked > g.given_last
+    left join held h on h.topic_id = a.topic_id and h.partition = a.partition and h."offset" = a."offset"
+    where h.deleted is not true or p.completed <= h.held_until
     group by all
 ),
 lost as (
