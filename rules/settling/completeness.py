@@ -423,8 +423,8 @@ def _dig(
     hole = Hole(
         number,
         *span,
-        int((process.reads or unknown) and not process.is_elsewhere),
-        int((writes or unknown) and not process.is_elsewhere),
+        int(process.reads or unknown),
+        int(writes or unknown),
         state.now + state.held,
         *boots,
         span[1] if read_by is None else read_by,
