@@ -339,8 +339,8 @@ def _behind_fatal(error: KafkaError) -> str:
     """Which error has ended the client. What a consumer returns in place of a record has no mark of being fatal, and
     says in words alone which it was (rd_kafka_set_fatal_error0 in rdkafka.c: "Fatal error: <the code's>: <more>")."""
     told = _FATAL_AS_SAID.match(error.str())
-    names = {words: name for words, name in _DESCRIBED.items() if told and told[1].startswith(f"{words}: ")}
-    return names[max(names, key=len)] if names else name_of(error.code())
+    said = told[1] if told else ""
+    return next((name for words, name in _DESCRIBED.items() if said.startswith(f"{words}: ")), name_of(error.code()))
 
 
 def translate(error: KafkaError | KafkaException | Exception) -> ClientError:

@@ -141,11 +141,10 @@ def _await(
     own: Outcomes, passage: Passage, back: list[dict[str, Any]], shown: Mapping[tuple[int, int], _Shown]
 ) -> None:
     """Note of these, which were shown after all, when what else they wrote will have been."""
-    known = {entry[1] for entry in own.shown_late}
     first = {
         record["txn"]: [shown[record["process"], record["op"]].at, record["txn"], record["type"]] for record in back
     }
-    own.shown_late += [entry for txn, entry in sorted(first.items()) if txn not in known]
+    own.shown_late += [first[txn] for txn in sorted(first)]
     own.shown_late = passage.report.newest(own.shown_late, AWAITED_KEPT, "transactions that were shown after all")
 
 

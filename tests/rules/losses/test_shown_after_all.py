@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 
-from tests.rules.histories import History, Store
+from rules.step import Stepped
+from rules.vocabulary.finding import Finding
+from rules.vocabulary.slices import Place
+from tests.rules.histories import History, Store, singly
 from tests.rules.splits import WAYS
 from tests.rules.transactions.test_transactions import NS, Log, T, W, begun, is_zombie
 from tests.rules.whole import Told, finished, whole
@@ -152,6 +155,29 @@ def test_what_was_absent_from_another_partition_is_missed_where_it_is_not_shown_
     assert [one._replace(decidable=None) for one in found] == expected
     # Whoever hears of all that at once has not seen it absent before it was shown.
     assert {one.decidable for one in found if one.anomaly != "zombie-write"} <= {None, 3801.0}
+
+
+class Awaiting(Store):
+    """Notes how often a partition tells that what it was shown has waited long enough."""
+
+    told = 0
+
+    def _take(self, out: dict[Place, Stepped], *, finished: bool = False) -> list[Finding]:
+        self.told += sum(one.facts["kind"].to_pylist().count("awaited") for one in out.values())
+        return super()._take(out, finished=finished)
+
+
+def test_that_it_was_shown_long_ago_is_told_once() -> None:
+    """Also where it is shown again meanwhile."""
+    h, store = Log(), Awaiting()
+    left_open(h, 0)
+    shown(h, ((1, 2, 5),), (), pause=20)
+    h.wait(600, every=10)
+    shown(h, ((3, 2, 7),))
+    h.wait(3_400, every=60)
+    for row in singly(h.rows):
+        store.feed(row)
+    assert store.told == 1
 
 
 @fed_as_it_comes
