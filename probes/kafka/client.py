@@ -215,16 +215,10 @@ def open_consumer(
 
 def open_admin(settings: Mapping[str, str], on_error: Callable[[ClientError], None] | None = None) -> AdminClient:
     """An admin client. Raises ClientError like `open_producer`."""
-    return _open(AdminClient, dict(settings), on_error or (lambda error: None))
+    return _open(AdminClient, {**settings, **_HELD}, on_error or (lambda error: None))
 
 
 def _common(connection: Connection, client: str) -> dict[str, str]:
-    """What all clients are told. Each holds a connection to each broker; one that makes connections as it needs them,
-    as is the default, has two faults (seen with librdkafka 2.16). Asked of a broker that refuses it, it asks again and
-    again without a pause: where a cluster without a quorum named dead leaders, the admin clients of two fleets
-    took both cores of a machine, and its brokers with them. And where the brokers that it knows refused it while they
-    were shutting down, and then those that it was given, it may ask for no connection any more, and has "no usable
-    brokers" for minutes after they are back."""
     token = {_TOKEN: connection.token} if connection.token is not None else {}
     return (
         dict(connection.security)
@@ -235,11 +229,16 @@ def _common(connection: Connection, client: str) -> dict[str, str]:
             "allow.auto.create.topics": "false",
             "topic.metadata.refresh.interval.ms": "10000",
             "reconnect.backoff.max.ms": "2000",
-            "enable.sparse.connections": "false",
             "log.connection.close": "false",
         }
     )
 
+
+_HELD: Final = {"enable.sparse.connections": "false"}
+"""An admin client holds a connection to each broker. One that makes connections as it needs them, as is the default,
+makes one to a broker that refuses it again and again without a pause, as long as a request waits for that broker: each
+refusal has it ask for another connection, which does away with the pause (seen with librdkafka 2.16). Where a cluster
+without a quorum named leaders that were dead, two fleets took both cores of a machine, and its brokers with them."""
 
 _TOKEN: Final = "oauth_cb"
 """Among the settings it is the function's name, which processes can be told; a client is given the function."""

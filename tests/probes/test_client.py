@@ -56,16 +56,6 @@ def test_the_consumer_is_safe() -> None:
     assert settings["allow.auto.create.topics"] == "false"
 
 
-def test_every_client_looks_for_brokers_also_where_it_waits_for_nothing() -> None:
-    """One that makes connections as it needs them was lost for minutes after a broker that went down in order."""
-    for settings in (
-        producer_settings(CONNECTION, client="c"),
-        consumer_settings(CONNECTION, client="c", group="g"),
-        admin_settings(CONNECTION, client="c"),
-    ):
-        assert settings["enable.sparse.connections"] == "false"
-
-
 def test_a_message_never_outlives_its_transaction() -> None:
     short = producer_settings(CONNECTION, client="c", transactional=Transactional("t", 1.0))
     assert (short["transaction.timeout.ms"], short["message.timeout.ms"]) == ("1000", "1000")
