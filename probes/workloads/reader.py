@@ -28,6 +28,7 @@ from probes.kafka.starting_positions import beginnings, committed, committed_at_
 from probes.log.life_log import Instant
 from probes.records.polls import Polled, Positions, Problem, sort_out
 from probes.topology import GroupProtocol, Partition
+from probes.workloads.lost_client import LostClient
 from probes.workloads.probe import Probe
 from probes.workloads.refusals import refusals
 from rules.vocabulary.slices import Function, Isolation, Mode, Outcome, Slice
@@ -72,6 +73,7 @@ class Reader(Probe):
         self.assigned: set[Partition] = set()
         self.position: dict[Partition, int] = {}
         self._positions = Positions()
+        self._lost = LostClient(self)
         self._committed: dict[Partition, int] = {}
         self._committing: tuple[int, Instant, dict[Partition, int]] | None = None
         self._read_back: list[Partition] = []
@@ -192,6 +194,7 @@ class Reader(Probe):
         fatal = [one.error for one in more if one.error.fatal]
         if fatal:
             raise fatal[0]
+        self._lost.judge(self.consumer, self._all, heard=bool(messages))
         return len(messages) - len(more)
 
     def saw(self, where: Partition, part: Polled) -> None:

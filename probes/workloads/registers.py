@@ -33,6 +33,7 @@ from probes.records.polls import Polled, Positions, Problem, sort_out
 from probes.records.register_copy import AwaitedOperation, Copy, Entry
 from probes.records.tag import Encoder, read
 from probes.topology import Partition
+from probes.workloads.lost_client import LostClient
 from probes.workloads.pace import Pace
 from probes.workloads.probe import Probe
 from probes.workloads.refusals import refusals
@@ -68,6 +69,7 @@ class Registers(Probe):
         self._old: dict[int, int] = {}
         self.copy = Copy()
         self._positions = Positions()
+        self._lost = LostClient(self)
         self._pace = Pace(self.world.clock, 1 / self._config.rate)
 
     @property
@@ -217,6 +219,7 @@ class Registers(Probe):
             if one.error.fatal:
                 raise one.error
         self._apply(messages, polled)
+        self._lost.judge(self.consumer, self._targets, heard=bool(messages))
 
     def _apply(self, messages: list[Any], polled: Mapping[Partition, Polled]) -> None:
         for where, part in polled.items():

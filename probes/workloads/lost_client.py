@@ -1,0 +1,57 @@
+"""A client that finds no broker while its cluster answers others.
+
+Where all brokers that librdkafka's client knows go down in order, it may find none of them when they are back, for as
+long as it lives (its issue 5301). To such a reader there is merely nothing to read. So one that has been given nothing
+for `QUIET` asks its own client what it knows of the cluster. Where that is told nothing, and every leader tells a
+client made for the question where its log ends, and its own is still told nothing, the life ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+
+from confluent_kafka import Consumer, KafkaException
+
+from probes.kafka.errors import ClientError, ClientStuck
+from probes.kafka.starting_positions import log_ends_when_led
+from probes.topology import Partition
+from probes.workloads.probe import Probe
+
+QUIET: Final = 10.0
+"""Seconds, from which on it is asked, and then as often."""
+ASK_WITHIN: Final = 2.0
+"""Seconds for an answer of the client's own, which is there at once where it has a connection."""
+
+
+class LostClient:
+    """Of one life of a probe that reads."""
+
+    def __init__(self, probe: Probe) -> None:
+        self._probe = probe
+        self._due: int | None = None
+
+    def judge(self, consumer: Consumer, reads: Collection[Partition], *, heard: bool) -> None:
+        """Take in whether a poll has returned anything. Raises ClientError where this client is to be given up."""
+        now = self._probe.world.clock.monotonic_ns()
+        if heard or self._due is None:
+            self._due = now + int(QUIET * 1e9)
+        elif now >= self._due and reads:
+            if not self._finds_any(consumer, reads) and self._others_do(reads) and not self._finds_any(consumer, reads):
+                raise ClientError("_TRANSPORT", "its client finds no broker, though the partitions' leaders answer")
+            self._due = self._probe.world.clock.monotonic_ns() + int(QUIET * 1e9)
+
+    def _finds_any(self, consumer: Consumer, reads: Collection[Partition]) -> bool:
+        self._probe.log.alive()
+        try:
+            consumer.list_topics(next(iter(reads))[0], timeout=ASK_WITHIN)
+        except KafkaException:
+            return False
+        return True
+
+    def _others_do(self, reads: Collection[Partition]) -> bool:
+        try:
+            log_ends_when_led(self._probe.open_admin, reads, self._probe.log.alive, self._probe.pause)
+        except (ClientError, ClientStuck):
+            return False
+        return True
