@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
-from confluent_kafka import Consumer, KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException
 
 from probes.kafka.errors import ClientError, ClientStuck
 from probes.kafka.starting_positions import log_ends_when_led
@@ -20,7 +20,7 @@ from probes.workloads.probe import Probe
 
 QUIET: Final = 10.0
 """Seconds, from which on it is asked, and then as often."""
-ASK_WITHIN: Final = 2.0
+ASK_WITHIN: Final = 5.0
 """Seconds for an answer of the client's own, which is there at once where it has a connection."""
 
 
@@ -45,8 +45,8 @@ class LostClient:
         self._probe.log.alive()
         try:
             consumer.list_topics(next(iter(reads))[0], timeout=ASK_WITHIN)
-        except KafkaException:
-            return False
+        except KafkaException as error:
+            return bool(error.args[0].code() != KafkaError._TRANSPORT)  # a broker that is slow was found
         return True
 
     def _others_do(self, reads: Collection[Partition]) -> bool:
