@@ -8,7 +8,7 @@ producer would not be answered either.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from probes.kafka.errors import ClientError, ClientStuck
@@ -37,8 +37,15 @@ class InVain:
             self._since = now
         elif now - self._since >= self._patience:
             self._since = now  # asked again after as long
-            try:
-                log_ends_when_led(self._probe.open_admin, result, self._probe.log.alive, self._probe.pause)
-            except (ClientError, ClientStuck):
-                return
-            raise ClientError(TIMED_OUT, "nothing that it sends is acknowledged, though the partitions' leaders answer")
+            if leaders_answer(self._probe, result):
+                told = "nothing that it sends is acknowledged, though the partitions' leaders answer"
+                raise ClientError(TIMED_OUT, told)
+
+
+def leaders_answer(probe: Probe, partitions: Iterable[Partition]) -> bool:
+    """Does every leader tell a client made for the question where its log ends?"""
+    try:
+        log_ends_when_led(probe.open_admin, partitions, probe.log.alive, probe.pause)
+    except (ClientError, ClientStuck):
+        return False
+    return True

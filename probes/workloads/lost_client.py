@@ -13,9 +13,9 @@ from typing import Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
 
-from probes.kafka.errors import ClientError, ClientStuck
-from probes.kafka.starting_positions import log_ends_when_led
+from probes.kafka.errors import ClientError
 from probes.topology import Partition
+from probes.workloads.in_vain import leaders_answer
 from probes.workloads.probe import Probe
 
 QUIET: Final = 10.0
@@ -37,21 +37,15 @@ class LostClient:
         if heard or self._due is None:
             self._due = now + int(QUIET * 1e9)
         elif now >= self._due and reads:
-            if not self._finds_any(consumer, reads) and self._others_do(reads) and not self._finds_any(consumer, reads):
+            lost = self._finds_none(consumer, reads) and leaders_answer(self._probe, reads)
+            if lost and self._finds_none(consumer, reads):  # it may have been on its way back
                 raise ClientError("_TRANSPORT", "its client finds no broker, though the partitions' leaders answer")
             self._due = self._probe.world.clock.monotonic_ns() + int(QUIET * 1e9)
 
-    def _finds_any(self, consumer: Consumer, reads: Collection[Partition]) -> bool:
+    def _finds_none(self, consumer: Consumer, reads: Collection[Partition]) -> bool:
         self._probe.log.alive()
         try:
             consumer.list_topics(next(iter(reads))[0], timeout=ASK_WITHIN)
         except KafkaException as error:
-            return bool(error.args[0].code() != KafkaError._TRANSPORT)  # a broker that is slow was found
-        return True
-
-    def _others_do(self, reads: Collection[Partition]) -> bool:
-        try:
-            log_ends_when_led(self._probe.open_admin, reads, self._probe.log.alive, self._probe.pause)
-        except (ClientError, ClientStuck):
-            return False
-        return True
+            return bool(error.args[0].code() == KafkaError._TRANSPORT)  # else it found one that is slow
+        return False

@@ -167,14 +167,14 @@ def _note_first_rows(state: State, columns: Columns) -> None:
             began = int(columns.invoked[mine].min())
             process.first = began if process.first < 0 else min(process.first, began)
     reading = columns.where(SUBSCRIBE) | (columns.assigned >= 0) | _going_to_read(columns)
-    for number in {*columns.process[reading].tolist(), *columns.process[columns.polled.row].tolist()}:
+    polled, sent = ({*columns.process[runs.row].tolist()} for runs in (columns.polled, columns.sent))
+    for number in polled.union(columns.process[reading].tolist()):
         if number in state.processes:
             state.processes[number].reads = True
-    for number in {*columns.process[columns.sent.row].tolist()}:
+    for number in sent:
         if number in state.processes:
             state.processes[number].writes = True
-    did = {*columns.process[columns.assigned == 1].tolist()}
-    for number in {*did, *columns.process[columns.polled.row].tolist(), *columns.process[columns.sent.row].tolist()}:
+    for number in polled.union(sent, columns.process[columns.assigned == 1].tolist()):
         if number in state.processes:
             state.processes[number].elsewhere = _BELIED
 
