@@ -277,6 +277,13 @@ class ProbesConfig(Section):
         description="What the journals may hold that the probe log does not have yet, gigabytes of 10^9 bytes. At that"
         " probes end in order, until a tenth is free again; no limit but the disk if unset.",
     )
+    hold: float = Field(
+        default=3.0,
+        ge=0,
+        le=60,
+        description="How long rows in which nothing stands out wait to be appended to the probe log with those that"
+        " follow, seconds; what stands out is appended at once. 0: each second's rows are.",
+    )
     known_runs: tuple[str, ...] = Field(
         default=(), description="Runs of other hosts whose records in these topics are ours."
     )

@@ -14,9 +14,11 @@ from probes.kafka.client import Connection, admin_settings, open_admin
 from probes.kafka.cluster import controlled
 from probes.kafka.errors import ClientError, ProbeError, translate
 from probes.log.commits.folder_clock import folder_clock
+from probes.log.commits.holding import StandsOut
 from probes.log.evidence.topic import EvidenceTopic, TopicOf
 from probes.running.fleet import Fleet
 from probes.running.renamed import take_over
+from rules.triage.triage import Triage
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
@@ -100,7 +102,7 @@ def open_fleet(config: Config, say: Callable[[str], None]) -> Fleet:
     say(f"cluster {reached.cluster} at {config.cluster.bootstrap}: {brokers} broker{'s' * (brokers != 1)}")
     if former := take_over(config.journals, config.former_journals(), reached.cluster):
         say(f"it was watched under another name before: its probes go on with the journals of {former}")
-    return Fleet(
+    fleet = Fleet(
         config.probes,
         connection(config),
         config.journals,
@@ -108,6 +110,14 @@ def open_fleet(config: Config, say: Callable[[str], None]) -> Fleet:
         history=destination(config),
         say=say,
     )
+    fleet.stands_out = _stands_out()
+    return fleet
+
+
+def _stands_out() -> StandsOut:
+    """Whether rows want a verdict at once, by what those before them told."""
+    triage = Triage()
+    return lambda rows: bool(triage.signs(rows))
 
 
 class Refused(Exception):

@@ -29,6 +29,7 @@ from probes.log.commits import compaction
 from probes.log.commits.committer import Committer, committer
 from probes.log.commits.confirmations import Confirmations
 from probes.log.commits.destination import Destination
+from probes.log.commits.holding import Holding, StandsOut
 from probes.log.commits.recovery import recover
 from probes.log.commits.status import CommitterStatus
 from probes.log.errors import ProbeLogError
@@ -151,6 +152,8 @@ class Fleet:
         self._config, self._clock, self._folder = config, clock, journal_folder
         self._connection = connection
         self._history, self._say = history, say or log.warning
+        self.stands_out: StandsOut | None = None
+        """Which rows do not wait for those that follow (`probes.hold`); without it none do. For `start`."""
         self._layout: Layout | None = None
         self._run = ""
         self._supervisor: Supervisor | None = None
@@ -277,7 +280,11 @@ class Fleet:
         """Hold the journal folder: whoever looks at what others do under its run has to be alone in it."""
         assert self._topics is not None and self._layout is not None
         self._confirmations = Confirmations(self._layout.cluster, self._topics.ids, self._clock)
-        self._committer = committer(self._folder, history, self._clock, confirmations=self._confirmations)
+        shown, longest = self.stands_out, self._config.hold
+        holding = Holding(shown, longest) if shown is not None and longest else None
+        self._committer = committer(
+            self._folder, history, self._clock, confirmations=self._confirmations, holding=holding
+        )
         self._committer.on_copied = self._fail
         self._committer.__enter__()
 

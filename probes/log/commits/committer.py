@@ -39,6 +39,7 @@ from probes.log.commits.clock_steps import ClockSteps
 from probes.log.commits.confirmations import Confirmations, Moment, counted
 from probes.log.commits.destination import Destination
 from probes.log.commits.history import History
+from probes.log.commits.holding import Holding
 from probes.log.commits.lives import Lives
 from probes.log.commits.marks import Append, last_words, mark_rows
 from probes.log.commits.numbers import drawn
@@ -56,6 +57,7 @@ from probes.log.commits.planning import (
     undone,
     went_on,
 )
+from probes.log.commits.reading import Reading
 from probes.log.commits.status import CommitterStatus
 from probes.log.commits.trouble import Trouble
 from probes.log.errors import (
@@ -99,19 +101,6 @@ class CommitPace:
 
 
 @dataclass(frozen=True, slots=True)
-class _Read:
-    """What the journals held: `now`, in microseconds, and `mono` are when that was looked at; `parts` says how far each
-    was read, and `unread` are those that were not read whole."""
-
-    now: int
-    mono: int
-    parts: dict[str, Part]
-    readers: Sequence[LifeReader]
-    groups: Sequence[Group]
-    unread: Sequence[LifeReader]
-
-
-@dataclass(frozen=True, slots=True)
 class _Pending:
     """A plan that is on disk, with its rows."""
 
@@ -126,12 +115,14 @@ def committer(
     pace: CommitPace | None = None,
     *,
     confirmations: Confirmations | None = None,
+    holding: Holding | None = None,
 ) -> Committer:
     """A committer from a journal folder to `history`: a path or an object store's URL of a Delta table, or another
-    destination. Without `confirmations` topics are believed to be what rows say."""
+    destination. Without `confirmations` topics are believed to be what rows say; without `holding` every turn of `run`
+    appends."""
     if isinstance(history, str | Path):
         history = History(str(history))
-    return Committer(folder, history, clock, pace, confirmations)
+    return Committer(folder, history, clock, pace, confirmations=confirmations, holding=holding)
 
 
 class Committer:
@@ -146,10 +137,12 @@ class Committer:
         history: Destination,
         clock: Clock,
         pace: CommitPace | None = None,
+        *,
         confirmations: Confirmations | None = None,
+        holding: Holding | None = None,
     ) -> None:
         """`history` is this committer's own. Nothing is touched yet."""
-        self._confirmations = confirmations
+        self._confirmations, self._holding = confirmations, holding
         self.folder = folder
         self._history = history
         self._clock = clock
@@ -164,8 +157,8 @@ class Committer:
         self._plan: AppendPlan | None = None
         self._appended: Mapping[str, Part] | None = None
         self._pending: _Pending | None = None
-        self._held: _Read | None = None
-        """What waits for the cluster to tell of its topics."""
+        self._held: Reading | None = None
+        """What waits: for the cluster to tell of its topics (`_waiting`), or for the next seconds."""
         self._more = True
         self._waiting = False
         self._start = drawn()
@@ -223,7 +216,7 @@ class Committer:
         while not stop.wait(max(0.0, due - time.monotonic())):
             begun = time.monotonic()
             try:
-                self.commit()
+                self.commit(may_wait=True)
                 failures = 0
                 trouble.over()
             except HistoryMismatch:
@@ -254,11 +247,12 @@ class Committer:
                 time.sleep(ASK_AGAIN)
             self.commit()
 
-    def commit(self) -> int:
-        """One turn: append what is new, and the marks. Returns the rows appended.
+    def commit(self, *, may_wait: bool = False) -> int:
+        """One turn: append what is new, and the marks. Returns the rows appended. `may_wait`: none where `holding` says
+        that they wait.
 
         Raises `HistoryUnavailable`, `JournalUnwritable` (call again later: nothing is lost) and `HistoryMismatch`."""
-        return self._guarded(self._turn)
+        return self._guarded(partial(self._turn, may_wait))
 
     def claim(self) -> None:
         """Say to the destination that this start goes on with the folder, before anybody works in it. Of two who begin
@@ -281,18 +275,18 @@ class Committer:
         self._status = replace(self._status, error=str(error))
         return error
 
-    def _turn(self) -> int:
+    def _turn(self, may_wait: bool) -> int:
         try:
-            return self._carried_out()
+            return self._carried_out(may_wait)
         except FolderCopied as copied:
             self._part(copied)
             return self._carried_out()
 
-    def _carried_out(self) -> int:
+    def _carried_out(self, may_wait: bool = False) -> int:
         if not self._loaded:
             self._load()
         if self._pending is None:
-            self._pending = self._prepare()
+            self._pending = self._prepare(may_wait)
         else:
             self._more = True
         if self._pending is None:
@@ -348,7 +342,8 @@ class Committer:
 
     def _forget(self) -> None:
         self._lives.forget()
-        self._loaded, self._plan, self._pending, self._held, self._more = False, None, None, None, True
+        self._loaded, self._plan, self._pending, self._more = False, None, None, True
+        self._held, self._waiting = None, False
 
     def _release(self) -> None:
         self._copies.close()
@@ -397,44 +392,56 @@ class Committer:
 
     # One turn.
 
-    def _prepare(self) -> _Pending | None:
-        """Read what is new and write down the next append. None while no partition is known."""
+    def _prepare(self, may_wait: bool) -> _Pending | None:
+        """Read what is new and write down the next append. None while no partition is known, and where it waits."""
         table_id = self._history.id()
         before = self._plan or first_plan(table_id)
-        read = self._held or self._read_on(before)
-        told = self._confirmations.told(read.groups, before.confirmed) if self._confirmations else ({}, {})
+        # Where all lives begin anew, as in a topic that was made again, reading is what takes long: while the cluster
+        # does not tell, nothing is read again.
+        waited = self._held if self._waiting else None
+        read = waited or self._read_on(before)
+        known = {**before.confirmed, **read.confirmed}
+        told = self._confirmations.told(read.groups, known) if self._confirmations else ({}, {})
         self._waiting = told is None
+        self._held, self._more = read, True
         if told is None:
-            # Kept meanwhile: where all lives begin anew, as in a topic that was made again, reading is what takes long.
-            self._held, self._more = read, True
             return None
-        self._held = None
-        return self._planned(table_id, before, read, *told)
+        topics, replaced = told
+        read = replace(read, confirmed={**read.confirmed, **topics})
+        if may_wait and not replaced and self._holding is not None and self._holding.waits(read.fresh, read.size):
+            self._held = read
+            return None
+        self._held, self._more = None, waited is not None or bool(read.unread)
+        # The table must not hold what the loss of the host could take back.
+        self._copies.keep(read.pieces)
+        return self._planned(table_id, before, read, replaced)
 
-    def _read_on(self, before: AppendPlan) -> _Read:
-        """Read what is new."""
+    def _read_on(self, before: AppendPlan) -> Reading:
+        """Read what is new, beside what waits."""
+        held = self._held
         # Each goes on from where it was read to; those whose folder has gone are not planned again.
-        parts = went_on(before, {name for name in before.parts if self._lives.path(name).exists()})
+        begun = before.parts if held is None else held.before_next(before.parts)
+        parts = went_on(begun, {name for name in begun if self._lives.path(name).exists()})
         known = self._lives.discover(parts)
         # The time is taken before the bytes are read: what it promises of a closed life is in them, or in before. By
         # both clocks at once: readers of the log take what a mark says of the wall clock to log time by this very pair.
         said, mono = self._clock.both()
-        now = max(micros(said), before.now)
+        now = max(micros(said), before.now if held is None else held.now)
         self._steps.read(now, mono // 1000)
         # It promises that of every life: of those as well that began while the dead were finished.
         found = known + self._lives.newcomers(parts)
         readers = [one for one in found if one.name not in self._impossible]
-        return _Read(now, mono, parts, readers, *self._read(readers, parts, now))
+        read = self._read(readers, parts, now, mono)
+        return read if held is None else held.followed_by(read)
 
     def _planned(
         self,
         table_id: str,
         before: AppendPlan,
-        read: _Read,
-        topics: dict[str, Moment],
+        read: Reading,
         replaced: dict[str, Moment],
     ) -> _Pending | None:
-        """Write down the append of what was read, where these topics are `topics` still, and those were `replaced`."""
+        """Write down the append of what was read, where these topics were `replaced`."""
         now, parts, readers = read.now, read.parts, read.readers
         groups = [(shared, counted(shared, rows, replaced)) for shared, rows in read.groups]
         vouched = [one for one in readers if (until := parts[one.name].until) is None or until >= now]
@@ -465,17 +472,15 @@ class Committer:
             counters=[(*place, n) for place, n in counters.items()],
             current=[index[place] for place in marked],
             held=list(marked.values()),
-            confirmed=confirmed(before, topics, counters),
+            confirmed=confirmed(before, read.confirmed, counters),
             replaced=replaced,
         )
         rows = self._built(plan, groups, readers)
         save(self.folder, plan)
         return _Pending(plan, rows)
 
-    def _read(
-        self, readers: Sequence[LifeReader], parts: dict[str, Part], now: int
-    ) -> tuple[list[Group], list[LifeReader]]:
-        """The new rows of all lives, and those that were not read whole; `parts` then says how far each was read."""
+    def _read(self, readers: Sequence[LifeReader], parts: dict[str, Part], now: int, mono: int) -> Reading:
+        """The new rows of all lives; `parts` then says how far each was read."""
         share = max(self._pace.batch_bytes // max(1, len(readers)), 1 << 14)
         groups: list[Group] = []
         pieces: list[Piece] = []
@@ -487,22 +492,21 @@ class Committer:
                 unread.append(reader)
             until = part.until if part.until is not None else self._lives.after(reader, now)
             parts[reader.name] = Part(part.end, reader.offset, until)
-        self._more = bool(unread)
-        # The table must not hold what the loss of the host could take back.
-        self._copies.keep(pieces)
-        return groups, unread
+        return Reading(now, mono, parts, readers, groups, pieces, unread, fresh=groups)
 
     def _built(self, plan: AppendPlan, groups: Sequence[Group], readers: Sequence[LifeReader]) -> pa.Table:
         try:
             return planned_rows(plan, groups)
         except _IMPOSSIBLE as error:
             # One probe's impossible rows must not hold up the others' for ever: its process becomes unverifiable.
-            for group, reader in zip(groups, readers, strict=True):
+            names = {reader.life.shared: reader.name for reader in readers}
+            for shared, rows in groups:
                 try:
-                    table([group])
+                    table([(shared, rows)])
                 except _IMPOSSIBLE as reason:
-                    self._impossible.add(reader.name)
-                    self._lives.unverifiable[reader.name] = f"its journal holds impossible rows: {reason}"
+                    if (name := names.get(shared)) is not None:  # else it was taken away while its rows waited
+                        self._impossible.add(name)
+                        self._lives.unverifiable[name] = f"its journal holds impossible rows: {reason}"
             raise JournalUnwritable(f"a journal holds impossible rows: {error}") from error
 
     def _append(self, pending: _Pending) -> None:
@@ -519,6 +523,8 @@ class Committer:
 
     def _adopt(self, pending: _Pending, seconds: float) -> int:
         self._plan, self._pending = pending.plan, None
+        if self._holding is not None:
+            self._holding.appended()
         self._appended = pending.plan.parts
         if pending.plan.claim:
             return 0

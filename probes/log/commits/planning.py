@@ -26,9 +26,9 @@ def first_plan(table_id: str) -> AppendPlan:
     return AppendPlan(app=f"offsetwatch-committer-{uuid.uuid4()}", table=table_id, marker=_marker(), version=0, now=0)
 
 
-def went_on(before: AppendPlan, names: Collection[str]) -> dict[str, Part]:
-    """Where the next plan begins to read each of these lives."""
-    return {name: Part(part.end, part.end, part.until) for name, part in before.parts.items() if name in names}
+def went_on(parts: Mapping[str, Part], names: Collection[str]) -> dict[str, Part]:
+    """Where to begin to read each of these lives after that."""
+    return {name: Part(part.end, part.end, part.until) for name, part in parts.items() if name in names}
 
 
 def undone(plan: AppendPlan) -> AppendPlan:
@@ -50,7 +50,7 @@ def starts_with(before: AppendPlan, start: int) -> list[int]:
 
 def claimed(before: AppendPlan, start: int) -> AppendPlan:
     """An append of no rows, by which a start says that it goes on."""
-    parts = went_on(before, before.parts)
+    parts = went_on(before.parts, before.parts)
     follows = replace(before, start=start, before=before.start, starts=starts_with(before, start))
     return replace(follows, version=before.version + 1, parts=parts, claim=True)
 
@@ -90,10 +90,10 @@ def journals_read(before: AppendPlan, unread: Sequence[LifeReader], now: int) ->
     return max(before.read or before.now, min([now, *newest]))
 
 
-def confirmed(before: AppendPlan, told: dict[str, Moment], counters: Mapping[PlaceName, int]) -> dict[str, Moment]:
+def confirmed(before: AppendPlan, told: Mapping[str, Moment], counters: Mapping[PlaceName, int]) -> dict[str, Moment]:
     """When each topic id was last confirmed, of those that have partitions in the log."""
     known = {place.topic_id for place in counters}
-    return {topic_id: at for topic_id, at in (before.confirmed | told).items() if topic_id in known}
+    return {topic_id: at for topic_id, at in ({**before.confirmed, **told}).items() if topic_id in known}
 
 
 def of_reader(reader: LifeReader) -> Vouched:

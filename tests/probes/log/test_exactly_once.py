@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from probes.log.commits.committer import CommitPace, Committer, committer
+from probes.log.commits.holding import Holding
 from probes.log.errors import ProbeLogError
 from probes.log.journals.segments import segments
 from tests.probes.log.faults import MODES, Killed, Mode, fault
@@ -82,6 +83,12 @@ def try_until_it_succeeds(one: Committer) -> None:
         with contextlib.suppress(ProbeLogError):
             return one.drain()
     return one.drain()
+
+
+def always_waits() -> Holding:
+    holding = Holding(lambda rows: False, longest=1e9, alert=0)
+    holding.appended()
+    return holding
 
 
 class AnyHistory(RuleBasedStateMachine):
@@ -155,6 +162,10 @@ class AnyHistory(RuleBasedStateMachine):
     def commit(self) -> None:
         self.committing().commit()
 
+    @rule()
+    def hold(self) -> None:
+        self.committing().commit(may_wait=True)
+
     @rule(step=st.integers(0, 25), mode=st.sampled_from(MODES))
     def fail_to_commit(self, step: int, mode: Mode) -> None:
         one = self.committing()
@@ -170,7 +181,8 @@ class AnyHistory(RuleBasedStateMachine):
     def committing(self) -> Committer:
         if self.one is None:
             pace = CommitPace(keep=timedelta(seconds=30), batch_bytes=1)
-            self.one = committer(self.base / "journal", self.base / "history", self.clock, pace).__enter__()
+            folder, history = self.base / "journal", self.base / "history"
+            self.one = committer(folder, history, self.clock, pace, holding=always_waits()).__enter__()
         return self.one
 
     def teardown(self) -> None:
