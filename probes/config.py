@@ -278,9 +278,9 @@ class ProbesConfig(Section):
         " probes end in order, until a tenth is free again; no limit but the disk if unset.",
     )
     hold: float = Field(
-        default=3.0,
+        default=5.0,
         ge=0,
-        le=60,
+        le=10,
         description="How long rows in which nothing stands out wait to be appended to the probe log with those that"
         " follow, seconds; what stands out is appended at once. 0: each second's rows are.",
     )

@@ -164,7 +164,7 @@ class JobConfig(_Section):
     tables: Located = None
     checkpoint: Located = None
     trigger: Annotated[float, Field(ge=0, le=3600)] = 0.0
-    hold: Annotated[float, Field(ge=0, le=60)] = 3.0
+    hold: Annotated[float, Field(ge=0, le=60)] = 5.0
     max_bytes: Annotated[int, Field(ge=1 << 16, le=1 << 40)] = 64 << 20
     max_files: Annotated[int, Field(ge=1, le=1_000_000)] = 1_000
     starting_version: Annotated[int, Field(ge=0, le=2**53)] | None = None

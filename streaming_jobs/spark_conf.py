@@ -89,10 +89,10 @@ _FEW_CORES: Final = {
     # would take it for lost all the same, refuse its heartbeats from then on, and end the JVM after sixty of them.
     "spark.storage.blockManagerHeartbeatTimeoutMs": "3650d",
     # What is kept of a batch is written anew with the next, 300 kB each. A kernel writes files to the disk when they
-    # are half a minute old: what later batches have replaced is removed before, with a snapshot every third of them,
+    # are half a minute old: what later batches have replaced is removed before, with a snapshot every second of them,
     # and most of it never reaches the disk (`python -m tests.bench canary`).
-    "spark.sql.streaming.minBatchesToRetain": "3",
-    "spark.sql.streaming.stateStore.minDeltasForSnapshot": "3",
+    "spark.sql.streaming.minBatchesToRetain": "2",
+    "spark.sql.streaming.stateStore.minDeltasForSnapshot": "2",
     _MAINTENANCE: "5s",
 }
 """For small and frequent batches on few cores of one machine, and for nobody else to reach."""

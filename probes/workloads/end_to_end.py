@@ -134,7 +134,7 @@ class EndToEnd(Probe):
         self.measure.produced(batch, result)
         if batch.fatal is not None:
             raise batch.fatal
-        self._in_vain.judge(result)
+        self._in_vain.judge(self._producer, result)
 
     def _wait_for(self, batch: Batch) -> None:
         """Wait until each record is reported or given up; poll meanwhile."""

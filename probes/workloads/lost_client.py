@@ -1,21 +1,22 @@
 """A client that finds no broker while its cluster answers others.
 
 Where all brokers that librdkafka's client knows go down in order, it may find none of them when they are back, for as
-long as it lives (its issue 5301). To such a reader there is merely nothing to read. So one that has been given nothing
-for `QUIET` asks its own client what it knows of the cluster. Where that is told nothing, and every leader tells a
+long as it lives (its issue 5301). To a reader of such a client there is merely nothing to read, and what a producer is
+given times out. So a reader that has been given nothing for `QUIET` asks its own client what it knows of the cluster,
+and so does a writer all of whose sends have timed out (`in_vain`). Where that is told nothing, and every leader tells a
 client made for the question where its log ends, and its own is still told nothing, the life ends.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Final
 
-from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 
-from probes.kafka.errors import ClientError
+from probes.kafka.errors import ClientError, ClientStuck
+from probes.kafka.starting_positions import log_ends_when_led
 from probes.topology import Partition
-from probes.workloads.in_vain import leaders_answer
 from probes.workloads.probe import Probe
 
 QUIET: Final = 10.0
@@ -37,15 +38,30 @@ class LostClient:
         if heard or self._due is None:
             self._due = now + int(QUIET * 1e9)
         elif now >= self._due and reads:
-            lost = self._finds_none(consumer, reads) and leaders_answer(self._probe, reads)
-            if lost and self._finds_none(consumer, reads):  # it may have been on its way back
-                raise ClientError("_TRANSPORT", "its client finds no broker, though the partitions' leaders answer")
+            require_brokers(self._probe, consumer, reads)
             self._due = self._probe.world.clock.monotonic_ns() + int(QUIET * 1e9)
 
-    def _finds_none(self, consumer: Consumer, reads: Collection[Partition]) -> bool:
-        self._probe.log.alive()
-        try:
-            consumer.list_topics(next(iter(reads))[0], timeout=ASK_WITHIN)
-        except KafkaException as error:
-            return bool(error.args[0].code() == KafkaError._TRANSPORT)  # else it found one that is slow
+
+def require_brokers(probe: Probe, client: Consumer | Producer, partitions: Collection[Partition]) -> None:
+    """Raises ClientError where the client finds no broker, and all leaders of these partitions answer another."""
+    lost = _finds_none(probe, client, partitions) and leaders_answer(probe, partitions)
+    if lost and _finds_none(probe, client, partitions):  # it may have been on its way back
+        raise ClientError("_TRANSPORT", "its client finds no broker, though the partitions' leaders answer")
+
+
+def leaders_answer(probe: Probe, partitions: Iterable[Partition]) -> bool:
+    """Does every leader tell a client made for the question where its log ends?"""
+    try:
+        log_ends_when_led(probe.open_admin, partitions, probe.log.alive, probe.pause)
+    except (ClientError, ClientStuck):
         return False
+    return True
+
+
+def _finds_none(probe: Probe, client: Consumer | Producer, partitions: Collection[Partition]) -> bool:
+    probe.log.alive()
+    try:
+        client.list_topics(next(iter(partitions))[0], timeout=ASK_WITHIN)
+    except KafkaException as error:
+        return bool(error.args[0].code() == KafkaError._TRANSPORT)  # else it found one that is slow
+    return False

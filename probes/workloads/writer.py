@@ -142,4 +142,4 @@ class Writer(Probe):
         self.measure.produced(batch, result)
         if batch.fatal is not None:
             raise batch.fatal
-        self._in_vain.judge(result)
+        self._in_vain.judge(self._producer, result)

@@ -71,13 +71,26 @@ def in_vain(stage: MakeStage, make: type[Wedged] | type[WedgedEndToEnd], nobody:
     return said
 
 
-@pytest.mark.parametrize("make", [Wedged, WedgedEndToEnd])
+KINDS = pytest.mark.parametrize("make", [Wedged, WedgedEndToEnd])
+
+
+@KINDS
 def test_a_client_that_is_wedged_is_given_up(
-    stage: MakeStage, silent: str, make: type[Wedged] | type[WedgedEndToEnd]
+    stage: MakeStage, silent: str, make: type[Wedged] | type[WedgedEndToEnd], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("probes.workloads.in_vain.require_brokers", lambda *_: None)  # it has found some
     *before, last = in_vain(stage, make, silent)
     assert last == "nothing that it sends is acknowledged, though the partitions' leaders answer (_MSG_TIMED_OUT)"
     assert len(before) >= 2, "one may time out in an outage that is over by then"
+
+
+@KINDS
+def test_one_that_finds_no_broker_is_given_up_with_the_first(
+    stage: MakeStage, silent: str, make: type[Wedged] | type[WedgedEndToEnd], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("probes.workloads.lost_client.ASK_WITHIN", 1.0)
+    told = "its client finds no broker, though the partitions' leaders answer (_TRANSPORT)"
+    assert in_vain(stage, make, silent) == [told]
 
 
 def test_where_nobody_is_answered_another_client_would_not_be(

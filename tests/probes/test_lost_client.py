@@ -4,6 +4,7 @@ to read is not, nor one whose cluster is away."""
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient
@@ -13,9 +14,15 @@ from probes.kafka.errors import ClientError
 from probes.workloads.probe import Probe
 from probes.workloads.reader import Reader
 from probes.workloads.registers import Registers
+from probes.workloads.transactional.aborts import Aborts
+from probes.workloads.transactional.transactional_probe import TransactionalProbe
+from probes.workloads.transactional.transactions import Transactions
+from probes.workloads.transactional.transform import Transform
 from tests.probes.conftest import MakeStage, witness
 from tests.probes.test_in_vain import silent as silent
 from tests.probes.test_registers import BUSY
+
+Reading = Reader | Registers | TransactionalProbe
 
 
 @pytest.fixture(autouse=True)
@@ -23,34 +30,46 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("probes.workloads.lost_client.QUIET", 0.5)
 
 
-def for_seconds(probe: Reader | Registers, seconds: float) -> str:
+def for_seconds(probe: Reading, seconds: float) -> str:
     """Why its client was given up, if it was."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         try:
-            probe.poll(0.2) if isinstance(probe, Registers) else probe.poll()
+            if isinstance(probe, Registers):
+                probe.poll(0.2)
+            elif isinstance(probe, Reader):
+                probe.poll()
+            else:
+                probe.turn()
         except ClientError as error:
             return str(error)
     return ""
 
 
-def put(stage: MakeStage, make: type[Probe]) -> Reader | Registers:
+def put(stage: MakeStage, make: type[Probe]) -> Reading:
     one = stage(**BUSY)
-    probe = one.put(make, "one", group=f"{one.prefix}-g") if make is Reader else one.put(make, "one")
-    assert isinstance(probe, Reader | Registers)
+    options: dict[str, Any] = {} if make is Registers else {"group": f"{one.prefix}-g"}
+    if make in (Transform, Transactions):
+        options["timeout"] = 60.0
+    if make is Transactions:
+        options["stable"] = True
+    probe = one.put(make, "one", **options)
+    assert isinstance(probe, Reader | Registers | TransactionalProbe)
     return probe
 
 
-def lose(probe: Reader | Registers, nobody: str) -> None:
+def lose(probe: Reading, nobody: str) -> None:
     """Its client goes on, and finds nobody."""
     assert probe._consumer is not None
     probe._consumer.close()
     settings = consumer_settings(Connection(nobody), client="lost", group="g")
     probe._consumer = open_consumer(settings, lambda error: None)
     probe._consumer.assign([])
+    if isinstance(probe, TransactionalProbe) and probe._membership is not None:
+        probe._membership._consumer = probe._consumer
 
 
-KINDS = pytest.mark.parametrize("make", [Reader, Registers])
+KINDS = pytest.mark.parametrize("make", [Reader, Registers, Transactions, Transform, Aborts])
 
 
 @pytest.mark.kafka

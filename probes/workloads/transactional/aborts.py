@@ -139,6 +139,7 @@ class Aborts(TransactionalProbe):
             self.on_error(problem.error)
             if problem.error.fatal or self.membership.is_shut_out_by(problem.error):
                 raise problem.error
+        self._lost.judge(self.consumer, self._targets, heard=bool(messages))
         if self.membership.rebalanced and messages:
             # What came may belong to the assignment that is over.
             self._rewind()

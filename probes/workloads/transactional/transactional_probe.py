@@ -16,6 +16,7 @@ from probes.kafka.leaving import close_member
 from probes.records.polls import Positions
 from probes.records.tag import Encoder
 from probes.topology import Partition
+from probes.workloads.lost_client import LostClient
 from probes.workloads.probe import Probe
 from probes.workloads.transactional.membership import Membership
 from probes.workloads.transactional.transaction_course import Course, Intent
@@ -48,6 +49,7 @@ class TransactionalProbe(Probe):
         self._membership: Membership | None = None
         self.position: dict[Partition, int] = {}
         self._positions = Positions()
+        self._lost = LostClient(self)
         self._unusable = False
         """A producer that is cannot end its transaction; closing it would only try to."""
 

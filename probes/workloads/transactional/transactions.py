@@ -185,6 +185,7 @@ class Transactions(TransactionalProbe):
         for problem in problems:
             if problem.error.fatal:
                 raise problem.error
+        self._lost.judge(self.consumer, self.targets, heard=bool(messages))
 
     def _go_back(self, course: Course) -> None:
         """Seek to where the transaction began, in what it polled."""

@@ -184,6 +184,7 @@ class Transform(TransactionalProbe):
             polled = {}
         if not polled:
             self.log.idle()
+        self._lost.judge(self.consumer, list(self.layout.partitions(self._input)), heard=bool(messages))
         return polled
 
     def _log_problems(self, problems: Sequence[Problem], polled: Mapping[Partition, Polled]) -> None:
