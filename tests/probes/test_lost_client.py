@@ -47,7 +47,7 @@ def for_seconds(probe: Reading, seconds: float) -> str:
 
 
 def put(stage: MakeStage, make: type[Probe]) -> Reading:
-    one = stage(**BUSY)
+    one = stage(**BUSY, transform={"count": 2})
     options: dict[str, Any] = {} if make is Registers else {"group": f"{one.prefix}-g"}
     if make in (Transform, Transactions):
         options["timeout"] = 60.0

@@ -49,6 +49,8 @@ class Transactions(TransactionalProbe):
             self._transactional_id = own_id or f"{self._transactional_id}-{self.process:x}"
         self._pace = Pace(self.world.clock, 1 / self._config.rate)
         self._read_back: ReadBack | None = None
+        self._heard = False
+        """Has a poll returned anything since the last turn began?"""
 
     @property
     def mode(self) -> Mode | None:
@@ -99,6 +101,8 @@ class Transactions(TransactionalProbe):
         if wait := self._pace.wait():
             self.pause(min(wait, 0.5))
             return
+        self._lost.judge(self.consumer, self.targets, heard=self._heard)  # in a transaction it would merely be aborted
+        self._heard = False
         if self._read_back is not None:
             self._read_back.turn()
         plan = outline(
@@ -185,7 +189,7 @@ class Transactions(TransactionalProbe):
         for problem in problems:
             if problem.error.fatal:
                 raise problem.error
-        self._lost.judge(self.consumer, self.targets, heard=bool(messages))
+        self._heard = self._heard or bool(messages)
 
     def _go_back(self, course: Course) -> None:
         """Seek to where the transaction began, in what it polled."""
