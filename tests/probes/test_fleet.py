@@ -25,6 +25,7 @@ from probes.config import ProbesConfig
 from probes.kafka.client import Connection
 from probes.kafka.errors import ProbeError, Unreachable
 from probes.log.commits import compaction
+from probes.log.commits.holding import Holding
 from probes.running.drain import ProbeLog, drain
 from probes.running.fleet import Fleet, specs
 from probes.running.probe_run import run_id
@@ -239,15 +240,23 @@ def test_the_topics_are_asked_about_by_a_new_client_once_the_login_is_another_on
     assert first is not second is fleet._topics._admin
 
 
-def test_a_restless_fleet_logs_the_truth_and_nothing_is_lost(kafka: LocalKafka, tmp_path: Path) -> None:
+def test_a_restless_fleet_logs_the_truth_and_nothing_is_lost(
+    kafka: LocalKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its rows wait from the first second on."""
+    monkeypatch.setattr("probes.running.fleet.Holding", partial(Holding, alert=0.0))
     asked = config(unrest={"mean_interval": 1.5, "seed": 7})
     where = (tmp_path / "journal", SystemClock())
     fleet = Fleet(asked, Connection(kafka.bootstrap), *where, history=tmp_path / "history")
+    fleet.stands_out = lambda rows: False
+    began = time.monotonic()
     fleet.start()
     until(lambda: sum(probe.acknowledged for probe in fleet.status().probes) > 1000)
     until(lambda: sum(probe.lives for probe in fleet.status().probes) > 2 * len(fleet.status().probes))
     until(lambda: known(fleet.status().committer).rows > 100)
     until(lambda: happened(read(tmp_path / "history")) >= HAPPENS)
+    appended, seconds = known(fleet.status().committer).version, time.monotonic() - began
+    assert 1 < appended <= 1 + seconds / (asked.hold - 0.5), (appended, seconds)
     fleet.stop()
     assert {probe.state for probe in fleet.status().probes} == {"stopped"}
     drained = drain(asked, Connection(kafka.bootstrap), ProbeLog(where[0], tmp_path / "history"), where[1], limit=180)

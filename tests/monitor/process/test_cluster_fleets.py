@@ -24,10 +24,12 @@ from probes.config import ProbesConfig, TopicsConfig, TransactionConfig, Transfo
 from probes.log.journals.segments import OVER, life_folders
 from probes.running.known_cluster import FILE as KNOWN
 from probes.running.known_cluster import note_cluster
-from tests.known import a_folder
+from rules.vocabulary.slices import SLICE_SCHEMA, to_table
+from tests.known import a_folder, known
 from tests.monitor.commands import silent_address
 from tests.monitor.config.test_config import written
 from tests.probes.log.lives import Prober, StillClock, logged, table_rows
+from tests.rules.histories import History
 
 LIMIT_S = 240.0
 
@@ -209,10 +211,14 @@ count = 0
 count = 0
 """
     runs = []
+    polled = History()
+    polled.poll("r", [("w", 5, 1, 0)])
+    once, never = to_table(polled.rows), SLICE_SCHEMA.empty_table()
     for section in ("cluster", "clusters.gold"):
         config = load(written(tmp_path, f"{few}[{section}]\nbootstrap = '{kafka.bootstrap}'\n"), {})
         (each,) = config.each()
         fleet = open_fleet(each, said.append)
+        assert [known(fleet.stands_out)(rows) for rows in (once, once, never)] == [False, True, False]
         fleet.start()
         try:
             until(lambda: sum(probe.acknowledged for probe in fleet.status().probes))  # noqa: B023
