@@ -3,6 +3,8 @@
 Processor time is what the processes were given, so that it says something on a busy machine too; a busy machine has
 fewer batches, which is why their number is printed beside it. BENCH_CANARY_SECONDS: how long to measure (default 300),
 after BENCH_CANARY_WARM seconds (90). BENCH_CANARY_BROKERS: 1. BENCH_CANARY_ALONE=1: the probes, without a monitor.
+BENCH_CANARY_HOLD: `probes.hold` and `job.hold` (what they are by themselves); 0 makes a log with a commit a second,
+which `replayed`, `second` and `month` want.
 """
 
 from __future__ import annotations
@@ -32,9 +34,10 @@ class Taken:
     seconds: dict[str, float] = field(default_factory=dict)
     memory: dict[str, int] = field(default_factory=dict)
     threads: int = 0
-    written: int = 0
+    written: dict[str, int] = field(default_factory=dict)
+    """Without what was removed before it had reached the disk."""
     gone: int = 0
-    """Of `written`, what was removed before it had reached the disk."""
+    """That."""
 
 
 def run(root: Path) -> None:
@@ -52,6 +55,8 @@ def run(root: Path) -> None:
             "OFFSETWATCH_ALERTS__METRICS_PORT": "0",
             "OFFSETWATCH_ALERTS__PROBES_PORT": "0",
         }
+        if (hold := os.environ.get("BENCH_CANARY_HOLD")) is not None:
+            settings |= {"OFFSETWATCH_PROBES__HOLD": hold, "OFFSETWATCH_JOB__HOLD": hold}
         with ExitStack() as ending:
             programs = {}
             said = data / "probes.txt"
@@ -80,12 +85,14 @@ def run(root: Path) -> None:
         spent = {kind: (one.seconds[kind] - earlier.seconds.get(kind, 0.0)) / passed for kind in one.seconds}
         parts = ", ".join(f"{kind} {share:.2f}" for kind, share in spent.items()) if len(spent) > 1 else ""
         held = ", ".join(f"{kind} {mib(size)}" for kind, size in one.memory.items()) if len(one.memory) > 1 else ""
-        gone = one.gone - earlier.gone
-        hour, hour_gone = (size / passed * 3600 for size in (one.written - earlier.written - gone, gone))
+        hourly = {kind: (one.written[kind] - earlier.written.get(kind, 0)) / passed * 3600 for kind in one.written}
+        by = ", ".join(f"{kind} {mib(size)}/h" for kind, size in hourly.items()) if len(hourly) > 1 else ""
+        removed = (one.gone - earlier.gone) / passed * 3600
         figures[f"{name}: processor time"] = f"{sum(spent.values()):.2f} cores{f' ({parts})' if parts else ''}"
         figures[f"{name}: memory"] = f"{mib(sum(one.memory.values()))}{f' ({held})' if held else ''}"
         figures[f"{name}: threads"] = one.threads
-        figures[f"{name}: written to disk"] = f"{mib(hour)}/h, and {mib(hour_gone)}/h removed before"
+        total = f"{mib(sum(hourly.values()))}/h{f' ({by})' if by else ''}"
+        figures[f"{name}: written to disk"] = f"{total}, and {mib(removed)}/h removed before"
         figures[f"{name}: the goal"] = goal
     figures["appends and batches a second"] = f"{appended / passed:.2f}, {checked / passed:.2f}"
     figures["files in the data folder"] = f"{files:,}"
@@ -132,7 +139,7 @@ def taken(program: psutil.Process) -> Taken:
                 found.memory[kind] = found.memory.get(kind, 0) + process.memory_full_info().pss
                 found.threads += process.num_threads()
                 written, gone = disk(process.pid)
-                found.written += written
+                found.written[kind] = found.written.get(kind, 0) + written - gone
                 found.gone += gone
         except (psutil.Error, OSError):
             continue  # it has ended meanwhile

@@ -1,6 +1,7 @@
 """What a quiet second of a canary costs the checks: steps of a recorded probe log, one a commit, in this process alone.
 
-BENCH_HISTORY: the probe log's table (default: what `canary` left). The commits before BENCH_SECOND_FIRST (60) bring the
+BENCH_HISTORY: the probe log's table (default: what `canary` left; with BENCH_CANARY_HOLD=0 a commit is a second, else
+five). The commits before BENCH_SECOND_FIRST (60) bring the
 states to where they are; the BENCH_SECOND_STEPS (60) after them are made BENCH_SECOND_ROUNDS (5) times each, and of a
 step the least time counts, so that what else runs on the machine tells least. Calls are counted once.
 """
