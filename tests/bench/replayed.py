@@ -1,9 +1,9 @@
 """What the monitor takes for a recorded log, which comes a commit a second: no broker and no probes beside it.
 
-BENCH_HISTORY: the probe log's table (default: what `canary` left, with BENCH_CANARY_HOLD=0). The commits before BENCH_REPLAY_FIRST (30) are there
-at the start; then it is measured for BENCH_REPLAY_SECONDS (60), after BENCH_REPLAY_WARM (50: in the first thirty
-each commit is checked at once). BENCH_REPLAY_TRIGGER: the shortest time between two batches' starts (0).
-BENCH_REPLAY_HOLD: the same while nothing stands out (what a monitor has by itself).
+BENCH_HISTORY: the probe log's table (default: what `canary` left, with BENCH_CANARY_HOLD=0). The commits before
+BENCH_REPLAY_FIRST (30) are there at the start; then it is measured for BENCH_REPLAY_SECONDS (60), after
+BENCH_REPLAY_WARM (50: in the first thirty each commit is checked at once). BENCH_REPLAY_TRIGGER: the shortest time
+between two batches' starts (0). BENCH_REPLAY_HOLD: the same while nothing stands out (what a monitor has by itself).
 """
 
 from __future__ import annotations
