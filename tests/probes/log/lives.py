@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
+from probes.log.commits.holding import Holding
 from probes.log.journals.journal import Journal, Life
 from rules.vocabulary.slices import SLICE_SCHEMA, Run, Slice
 from rules.vocabulary.times import micros
@@ -164,6 +165,13 @@ class Prober:
             for row in rows:
                 must.setdefault(row.partition, []).append(_gist(row, "info"))
         return must
+
+
+def always_waits() -> Holding:
+    """A turn that may wait does."""
+    holding = Holding(lambda rows: False, longest=1e9, alert=0)
+    holding.appended()
+    return holding
 
 
 def _gist(row: Slice, outcome: str) -> tuple[int, str, str, list[dict[str, Any]] | None]:

@@ -9,7 +9,7 @@ import pytest
 from probes.log.commits.committer import committer
 from probes.log.journals import copies
 from probes.log.journals.segments import segments
-from tests.probes.log.lives import Prober, StillClock, check_marks, check_slices, logged, table_rows
+from tests.probes.log.lives import Prober, StillClock, always_waits, check_marks, check_slices, logged, table_rows
 
 
 def as_lost(path: Path, size: int, how: str) -> None:
@@ -22,8 +22,9 @@ def as_lost(path: Path, size: int, how: str) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("how", ["cut", "zeros", "a hole"])
 @pytest.mark.parametrize("full", [copies.FULL, 150, 0], ids=["not full", "filled now and then", "always full"])
+@pytest.mark.parametrize("every", [1, 3], ids=["each turn", "three turns"])
 def test_a_lost_host_takes_back_nothing_that_the_table_has(
-    folder: Path, history: Path, clock: StillClock, monkeypatch: pytest.MonkeyPatch, how: str, full: int
+    folder: Path, history: Path, clock: StillClock, monkeypatch: pytest.MonkeyPatch, how: str, full: int, every: int
 ) -> None:
     monkeypatch.setattr(copies, "FULL", full)
     synced: dict[int, int] = {}
@@ -35,12 +36,12 @@ def test_a_lost_host_takes_back_nothing_that_the_table_has(
 
     monkeypatch.setattr(os, "fdatasync", fdatasync)
     prober, other = (Prober.start(folder, n, clock, segment_bytes=400) for n in (1, 2))
-    with committer(folder, history, clock) as one:
+    with committer(folder, history, clock, holding=always_waits()) as one:
         for turn in range(12):
             prober.send(turn % 2)
             if turn % 4 == 0:
                 other.send(0)
-            one.commit()
+            one.commit(may_wait=turn % every < every - 1)
         left_open = prober.invoke(0)
         one.commit()
         prober.poll(1)  # after the last append: this the loss may take

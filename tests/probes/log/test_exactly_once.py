@@ -12,11 +12,19 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from probes.log.commits.committer import CommitPace, Committer, committer
-from probes.log.commits.holding import Holding
 from probes.log.errors import ProbeLogError
 from probes.log.journals.segments import segments
 from tests.probes.log.faults import MODES, Killed, Mode, fault
-from tests.probes.log.lives import Prober, StillClock, check_marks, check_slices, closes, logged, table_rows
+from tests.probes.log.lives import (
+    Prober,
+    StillClock,
+    always_waits,
+    check_marks,
+    check_slices,
+    closes,
+    logged,
+    table_rows,
+)
 
 
 def check(history: Path, probers: list[Prober]) -> None:
@@ -83,12 +91,6 @@ def try_until_it_succeeds(one: Committer) -> None:
         with contextlib.suppress(ProbeLogError):
             return one.drain()
     return one.drain()
-
-
-def always_waits() -> Holding:
-    holding = Holding(lambda rows: False, longest=1e9, alert=0)
-    holding.appended()
-    return holding
 
 
 class AnyHistory(RuleBasedStateMachine):

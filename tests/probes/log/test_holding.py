@@ -15,7 +15,7 @@ from probes.log.commits.append_plan import load as planned
 from probes.log.commits.committer import CommitPace, Committer, committer
 from probes.log.commits.confirmations import Confirmations
 from probes.log.commits.holding import ALERT, MOST_BYTES, Holding
-from probes.log.errors import JournalUnwritable
+from probes.log.errors import HistoryUnavailable, JournalUnwritable
 from probes.log.journals.copies import COPIES, Copies
 from tests.known import known
 from tests.probes.log.lives import (
@@ -163,8 +163,11 @@ def test_rows_that_wait_are_appended_with_those_that_follow(
         second(clock, seconds, probers)
         assert one.commit(may_wait=True) == 8  # three of two, and the marks of two partitions
         assert (folder / COPIES).stat().st_size > before[1]
-    assert signs.shown == [[1, 1], [2, 2], [3, 3]], "each is looked at once"
-    assert [len(rows) for rows in appends(history)[-2:]] == [6, 8]
+        second(clock, seconds, probers)
+        assert one.commit(may_wait=True) == 0
+        one.commit()
+    assert signs.shown == [[1, 1], [2, 2], [3, 3], [4, 4]], "each is looked at once"
+    assert [len(rows) for rows in appends(history)[-3:]] == [6, 8, 4]
     check(history, probers)
 
 
@@ -218,6 +221,44 @@ def test_a_committer_that_dies_while_rows_wait_loses_none(
     with opened() as one:
         one.commit()
     check(history, probers)
+
+
+def test_an_append_that_was_planned_and_not_made_is_made_with_all_that_waited(
+    folder: Path, history: Path, clock: StillClock, opened: Callable[[], Committer], seconds: Seconds
+) -> None:
+    probers = [Prober.start(folder, process, clock) for process in (1, 2)]
+    with opened() as one:
+        one.commit()
+        second(clock, seconds, probers)
+        assert one.commit(may_wait=True) == 0
+        second(clock, seconds, probers)
+        aside = history.with_name("aside")
+        history.rename(aside)
+        history.write_text("in the way")
+        with pytest.raises(HistoryUnavailable):
+            one.commit()
+    history.unlink()
+    aside.rename(history)
+    with opened() as one:
+        one.commit()
+    check(history, probers)
+
+
+def test_a_clock_that_is_set_back_while_rows_wait_ends_no_life_before_what_it_did(
+    folder: Path, history: Path, clock: StillClock, opened: Callable[[], Committer], seconds: Seconds
+) -> None:
+    prober, other = (Prober.start(folder, process, clock) for process in (1, 2))
+    with opened() as one:
+        one.commit()
+        second(clock, seconds, [prober, other])
+        prober.close()
+        assert one.commit(may_wait=True) == 0
+        did = clock.now()
+        clock.tick(-50)
+        one.commit()
+    ((ended, lost),) = ends_of(table_rows(history), 2).values()
+    assert ended > did and not lost  # type: ignore[operator]
+    check(history, [prober, other])
 
 
 def test_a_disk_that_refuses_what_waited_is_tried_again(
