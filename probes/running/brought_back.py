@@ -44,10 +44,12 @@ def give_up(journal_folder: Path, run: str, clock: Clock) -> str:
 def _last_told(journal_folder: Path) -> tuple[int, set[str]]:
     """The last moment that the folder tells of, by its probes' clock (microseconds), and the boots of those who do."""
     told, boots = 0, set()
+    appended: dict[str, int] = {}
     try:
         if (plan := load(journal_folder)) is not None:
             told = plan.now
             boots |= {row[AT["boot"]] for rows in plan.marks.values() for row in rows}
+            appended = {name: part.end for name, part in plan.parts.items()}
     except HistoryMismatch:  # the committer says so
         pass
     for life_folder in life_folders(journal_folder):
@@ -58,7 +60,8 @@ def _last_told(journal_folder: Path) -> tuple[int, set[str]]:
         except (BrokenJournal, OSError):
             continue
         boots.add(reader.life.boot)
-        told = max(told, _newest(reader))
+        if parts[-1][0] + parts[-1][1].stat().st_size != appended.get(life_folder.name):
+            told = max(told, _newest(reader))  # the plan tells no less of what is appended
         reader.close()
     return told, boots
 

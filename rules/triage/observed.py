@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Final
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from rules.arrays.columns import COMMIT, OFFSETS, OK, SEND, TXN, ZOMBIE
@@ -14,6 +15,7 @@ from rules.triage.latest import MOST, Latest
 from rules.triage.rows import Rows, label
 from rules.vocabulary.settings import ASKED
 
+_HARMLESS: Final = pa.array(["_CRASHED", "CONCURRENT_TRANSACTIONS", "UNSTABLE_OFFSET_COMMIT"])
 BEHIND: Final = 4
 """Looks after which somebody is expected to have polled what was acknowledged."""
 
@@ -37,6 +39,8 @@ class Observed:
             yield "altered records"
         if some(rows.does(ZOMBIE) & (rows.type == OK)):
             yield "a zombie's request that was not refused"
+        if _in_trouble(rows):
+            yield "an error that a healthy cluster does not give"
         if _lost(rows):
             yield "a lost process"
         yield from self._ends_of(rows)
@@ -95,6 +99,15 @@ class Observed:
             late = some(acknowledged > self._polled.of(before)) if len(before) else False
         self._acknowledged.append((place[readable], end[readable]))
         return late
+
+
+def _in_trouble(rows: Rows) -> bool:
+    """Does any row tell of an error that is none of those by which probes are refused what they may not do, or told to
+    ask again?"""
+    if not rows.tells("error"):
+        return False
+    told = pc.and_(rows.table["error"].is_valid(), pc.invert(pc.is_in(rows.table["error"], _HARMLESS)))
+    return some(told.to_numpy(zero_copy_only=False) & ~rows.does(ZOMBIE))
 
 
 def _lost(rows: Rows) -> bool:

@@ -38,6 +38,7 @@ WANTED: Final = (
     "mode",
     "settings",
     "marks",
+    "error",
 )
 """The columns of the log that are read."""
 

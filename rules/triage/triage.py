@@ -15,6 +15,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from rules.triage.observed import Observed
+from rules.triage.pace import Pace
 from rules.triage.rows import Rows
 from rules.triage.values import Values
 
@@ -25,11 +26,12 @@ class Triage:
     def __init__(self) -> None:
         self._observed = Observed()
         self._values = Values()
+        self._pace = Pace()
 
     def signs(self, slices: pa.Table) -> list[str]:
-        """What stands out in these rows, in words; nothing in a healthy second's. `slices` has the columns
+        """What stands out in these rows, in words; nothing in a healthy second's. No rows at all are a second in which
+        nobody did anything. `slices` has the columns
         `rows.WANTED` of any partitions. Raises what Arrow and numpy do where a column holds something else."""
-        if not len(slices):
-            return []
-        rows = Rows.of(slices)
-        return [*self._observed.look(rows), *self._values.look(rows)]
+        rows = Rows.of(slices) if len(slices) else None
+        signs = [*self._observed.look(rows), *self._values.look(rows)] if rows is not None else []
+        return [*signs, "less is done than before"] if self._pace.fell(rows) else signs

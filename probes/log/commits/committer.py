@@ -354,7 +354,7 @@ class Committer:
     def _load(self) -> None:
         planned = load(self.folder)
         if planned is not None:
-            if self._history.id() != planned.table and self._history.knows:
+            if self._history.id(made=True) != planned.table and self._history.knows:
                 raise HistoryMismatch(
                     f"{self.folder} belongs to another probe log than {self._history.uri}: "
                     "use the old one again, or an empty journal folder"
@@ -426,7 +426,7 @@ class Committer:
         # The time is taken before the bytes are read: what it promises of a closed life is in them, or in before. By
         # both clocks at once: readers of the log take what a mark says of the wall clock to log time by this very pair.
         said, mono = self._clock.both()
-        now = max(micros(said), before.now if held is None else held.now)
+        now = max(micros(said), before.now)
         self._steps.read(now, mono // 1000)
         # It promises that of every life: of those as well that began while the dead were finished.
         found = known + self._lives.newcomers(parts)

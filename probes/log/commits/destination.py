@@ -21,8 +21,9 @@ class Destination(Protocol):
     def knows(self) -> bool:
         """Whether `has` tells what is there, or only what this object has appended."""
 
-    def id(self) -> str:
-        """Its own id: another one after it was deleted and made again."""
+    def id(self, *, made: bool = False) -> str:
+        """Its own id: another one after it was deleted and made again. `made`: it has been made before; where it is
+        missing since, one that `knows` what it has is not made anew."""
 
     def has(self, app: str, version: int, of: Path, after: int | None = None) -> bool:
         """Whether `version` (`numbers.recorded`) of the committer `app` is there. `of`: the folder that it appends.

@@ -77,6 +77,7 @@ class History:
     properties: TableProperties = field(default_factory=TableProperties)
     storage_options: Mapping[str, str] | None = None
     _table: Any = None
+    _seen: bool = False
     _own: tuple[int, Mapping[str, int]] | None = None
     """The table's version that was appended here last, and what of whom."""
     _checkpoints: Checkpoints | None = None
@@ -86,9 +87,10 @@ class History:
         if "://" not in self.uri:
             self._checkpoints = Checkpoints(Path(self.uri), self.properties.checkpoint_interval)
 
-    def id(self) -> str:
-        """Delta's own id of the table: another one after it was deleted and made again."""
-        return str(self._do("read", lambda: self._open().metadata().id))
+    def id(self, *, made: bool = False) -> str:
+        """Delta's own id of the table: another one after it was deleted and made again. `made`: it has been before, and
+        is not made anew where it is missing, which raises `HistoryMismatch`."""
+        return str(self._do("read", lambda: self._open(made).metadata().id))
 
     def last_version(self, app: str) -> int | None:
         """The last version that `app` appended, as the table stands now."""
@@ -157,16 +159,23 @@ class History:
             return self._own[1][app]
         return table.transaction_version(app)  # type: ignore[no-any-return]
 
-    def _open(self) -> Any:
+    def _open(self, made: bool = False) -> Any:
         if self._table is None:
             given = dict(self.storage_options or {})
             options = (_STORE | given if "://" in self.uri else given) or None
             try:
                 table = DeltaTable(self.uri, storage_options=options)
             except TableNotFoundError:
+                if self._seen:
+                    raise OSError("it was there, and is gone") from None  # as with its disk, for a while
+                if made:
+                    raise HistoryMismatch(
+                        f"the journals belong to another probe log than {self.uri}, where there is none: use the old "
+                        "one again, or an empty journal folder"
+                    ) from None
                 table = self._create(options)
             self._adapt(table)
-            self._table = table
+            self._table, self._seen = table, True
         return self._table
 
     def _refreshed(self) -> Any:

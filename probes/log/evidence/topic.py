@@ -150,8 +150,8 @@ class EvidenceTopic:
     def knows(self) -> bool:
         return False
 
-    def id(self) -> str:
-        """The topic's id. Raises `HistoryUnavailable`."""
+    def id(self, *, made: bool = False) -> str:
+        """The topic's id, which is made where it is missing. Raises `HistoryUnavailable`."""
         return self._do("use", self._there)
 
     def _there(self) -> str:

@@ -27,7 +27,9 @@ from probes.log.rows import AT, Row, pack
 from rules.vocabulary.slices import Slice
 from rules.vocabulary.times import micros
 
-SEGMENT_BYTES: Final = 6 << 20
+SEGMENT_BYTES: Final = 256 << 10
+"""Some minutes of a canary's client. Who goes on with a life that was killed reads its last segment from its beginning,
+and so does who looks how far it had come: with those of hours a start took minutes."""
 
 __all__ = ["Journal", "JournalUnwritable", "Life"]
 

@@ -18,6 +18,7 @@ from tests.probes.log.lives import (
     BEGIN,
     Prober,
     StillClock,
+    check_marks,
     check_slices,
     logged,
     table_rows,
@@ -90,6 +91,7 @@ def test_another_table_than_the_folders_own_is_refused(
         pytest.raises(HistoryMismatch, match="another probe log"),
     ):
         one.commit()
+    assert not (tmp_path / "other").exists(), "nothing is left there"
     table = DeltaTable(str(history))
     table.restore(0)
     with committer(folder, history, clock) as one:
@@ -98,6 +100,26 @@ def test_another_table_than_the_folders_own_is_refused(
     (folder / PLAN).write_text("{}")
     with committer(folder, history, clock) as one, pytest.raises(HistoryMismatch, match="cannot be read"):
         one.run(threading.Event())
+
+
+def test_a_table_that_is_away_for_a_while_is_not_made_anew(folder: Path, history: Path, clock: StillClock) -> None:
+    """As with the disk that it lies on: rows wait in the journals, and follow when it is back."""
+    prober = Prober.start(folder, 1, clock)
+    aside = history.with_name("aside")
+    with committer(folder, history, clock) as one:
+        one.commit()
+        for _ in range(2):
+            history.rename(aside)
+            for _ in range(2):
+                prober.send(0)
+                with pytest.raises(HistoryUnavailable, match="cannot read the Delta table"):
+                    one.commit()
+            assert not history.exists()
+            aside.rename(history)
+            one.drain()
+    rows = table_rows(history)
+    assert logged(rows, 1) == prober.must_be_logged()
+    assert check_marks(history) > 0
 
 
 def test_a_folder_put_back_to_an_older_state_is_refused(folder: Path, history: Path, clock: StillClock) -> None:

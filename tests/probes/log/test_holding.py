@@ -244,23 +244,6 @@ def test_an_append_that_was_planned_and_not_made_is_made_with_all_that_waited(
     check(history, probers)
 
 
-def test_a_clock_that_is_set_back_while_rows_wait_ends_no_life_before_what_it_did(
-    folder: Path, history: Path, clock: StillClock, opened: Callable[[], Committer], seconds: Seconds
-) -> None:
-    prober, other = (Prober.start(folder, process, clock) for process in (1, 2))
-    with opened() as one:
-        one.commit()
-        second(clock, seconds, [prober, other])
-        prober.close()
-        assert one.commit(may_wait=True) == 0
-        did = clock.now()
-        clock.tick(-50)
-        one.commit()
-    ((ended, lost),) = ends_of(table_rows(history), 2).values()
-    assert ended > did and not lost  # type: ignore[operator]
-    check(history, [prober, other])
-
-
 def test_a_disk_that_refuses_what_waited_is_tried_again(
     folder: Path,
     history: Path,

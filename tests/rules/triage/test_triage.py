@@ -10,6 +10,7 @@ import pytest
 
 from rules.triage.latest import MOST, Latest
 from rules.triage.observed import BEHIND, Observed
+from rules.triage.pace import LOOKS as PACED
 from rules.triage.rows import Rows
 from rules.triage.triage import Triage
 from rules.triage.values import LOOKS
@@ -290,3 +291,41 @@ def test_no_rows_and_rows_of_another_form() -> None:
     h.send("w", 0, 1, at=0)
     with pytest.raises(Exception, match="invoked"):
         Triage().signs(to_table(h.rows).drop_columns(["invoked"]))
+
+
+@pytest.mark.parametrize("error", ["_TRANSPORT", "_TIMED_OUT", "NOT_ENOUGH_REPLICAS", "TOPIC_AUTHORIZATION_FAILED"])
+def test_an_error_stands_out_and_what_a_healthy_cluster_says_does_not(error: str) -> None:
+    h = History()
+    h.send("w", 0, 1, at=None, type="info", error=error)
+    assert signs([h.rows]) == [["an error that a healthy cluster does not give"]]
+    for told in ("_CRASHED", "CONCURRENT_TRANSACTIONS", "UNSTABLE_OFFSET_COMMIT", None):
+        assert signs([[replace(h.rows[0], error=told)]]) == [[]]
+    assert signs([[replace(h.rows[0], f="zombie", error="PRODUCER_FENCED")]]) == [[]]
+
+
+def paced(*each: int) -> list[list[str]]:
+    """Looks at seconds in which so many polls were made; a negative number stands for as many in five seconds."""
+    triage, h, said = Triage(), History(), []
+    for count in each:
+        begin = len(h.rows)
+        seconds = 5 if count < 0 else 1
+        began = h.time
+        for each_one in range(abs(count)):
+            h.time = began + seconds * (each_one + 1) / abs(count) - 0.002
+            h.poll(f"r{each_one % 4}", [])
+        h.time = began + seconds
+        said.append(triage.signs(to_table(h.rows[begin:])))
+    return said
+
+
+def test_a_second_in_which_little_is_done_after_ten_of_more() -> None:
+    told = ["less is done than before"]
+    assert paced(*[20] * PACED, 5, 4, 20, 0) == [[]] * PACED + [[], told, [], told]
+    assert paced(*[20] * (PACED - 1), 0) == [[]] * PACED, "who has just begun does little"
+    assert paced(*[7] * PACED, 0, 0) == [[]] * (PACED + 2), "of few, none is no sign"
+    assert paced(*[20] * PACED, *[0] * 30)[PACED:] == [told] * 9 + [[]] * 21, "nobody waits for ever"
+
+
+def test_several_seconds_at_once_are_no_more_than_one_at_a_time() -> None:
+    assert not any(paced(*[-100] * PACED, 20, 20, -100))
+    assert not any(paced(*[20] * PACED, -100, 20))
