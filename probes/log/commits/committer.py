@@ -69,6 +69,7 @@ from probes.log.errors import (
     JournalUnwritable,
     ProbeLogError,
 )
+from probes.log.journals import written
 from probes.log.journals.copies import Copies, Piece
 from probes.log.journals.reader import BrokenJournal, LifeReader
 from probes.log.journals.segments import life_folders, process_of
@@ -179,6 +180,7 @@ class Committer:
             self._copies.open()
             self._follow()
             self._there = lives_before(self.folder)
+            written.forget_all_but(self.folder, [life.name for life in life_folders(self.folder)])
         except BlockingIOError:
             self._release()
             raise FolderTaken(f"another committer is at work on {self.folder}") from None
@@ -412,8 +414,6 @@ class Committer:
             self._held = read
             return None
         self._held, self._more = None, waited is not None or bool(read.unread)
-        # The table must not hold what the loss of the host could take back.
-        self._copies.keep(read.pieces)
         return self._planned(table_id, before, read, replaced)
 
     def _read_on(self, before: AppendPlan) -> Reading:
@@ -492,7 +492,9 @@ class Committer:
                 unread.append(reader)
             until = part.until if part.until is not None else self._lives.after(reader, now)
             parts[reader.name] = Part(part.end, reader.offset, until)
-        return Reading(now, mono, parts, readers, groups, pieces, unread, fresh=groups)
+        # The table must not hold what the loss of the host could take back; and what waits is not to be lost, either.
+        self._copies.keep(pieces)
+        return Reading(now, mono, parts, readers, groups, unread, fresh=groups)
 
     def _built(self, plan: AppendPlan, groups: Sequence[Group], readers: Sequence[LifeReader]) -> pa.Table:
         try:

@@ -6,9 +6,8 @@ and a file more to compact. Where nothing stands out in the rows (`StandsOut`), 
 the verdicts are due that wait for what is missing. The first `ALERT` seconds count as such a time: nothing is known
 then that new rows could be compared with.
 
-What waits has been read, and the cluster has confirmed its topics; it is synced, and planned, when it is appended. It
-stands in the journals until then: a killed process loses nothing of it, and the loss of the host what it loses of a
-second, for up to `longest` seconds.
+What waits has been read, copied (`probes.log.journals.copies`), and its topics confirmed; it is planned when it is
+appended. So a killed process loses nothing of it, and the loss of the host no more than of what is appended at once.
 """
 
 from __future__ import annotations

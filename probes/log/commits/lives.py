@@ -13,6 +13,7 @@ from pathlib import Path
 from probes.clock import Clock
 from probes.log.commits.append_plan import Part
 from probes.log.commits.recovery import clear_rubbish, is_whole, recover_life
+from probes.log.journals import written
 from probes.log.journals.reader import BrokenJournal, LifeReader
 from probes.log.journals.segments import BROKEN, LIVES, NEW, OVER, is_held, life_folders, segments
 
@@ -147,4 +148,5 @@ class Lives:
         with contextlib.suppress(FileNotFoundError):
             folder.rename(away)
         shutil.rmtree(away, ignore_errors=True)
+        written.forget(folder)
         self.unverifiable.pop(folder.name, None)

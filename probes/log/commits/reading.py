@@ -8,22 +8,20 @@ from dataclasses import dataclass, field, replace
 from probes.log.commits.append_plan import Part
 from probes.log.commits.confirmations import Moment
 from probes.log.commits.planning import Group
-from probes.log.journals.copies import Piece
 from probes.log.journals.reader import LifeReader
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
     """`now`, in microseconds of log time, and `mono`, in monotonic nanoseconds, are when the journals were looked at
-    last. `parts` says how far each was read since the last append, `groups` which rows that brought, `pieces` the bytes
-    that they are made of. `readers`: the lives of the last turn; `unread`: those that were not read whole."""
+    last. `parts` says how far each was read since the last append, `groups` which rows that brought. `readers`: the
+    lives of the last turn; `unread`: those that were not read whole."""
 
     now: int
     mono: int
     parts: dict[str, Part]
     readers: Sequence[LifeReader]
     groups: Sequence[Group]
-    pieces: Sequence[Piece]
     unread: Sequence[LifeReader]
     confirmed: Mapping[str, Moment] = field(default_factory=dict)
     """When the cluster told that a topic, by its id, is still there, since the last append."""
@@ -49,6 +47,5 @@ class Reading:
             later,
             parts=parts,
             groups=[*self.groups, *later.groups],
-            pieces=[*self.pieces, *later.pieces],
             confirmed=self.confirmed,
         )

@@ -23,6 +23,7 @@ from probes.log.journals import written
 from probes.log.journals.differences import MessagePacker
 from probes.log.journals.progress import Life, LifeProgress, PlaceKey, head
 from probes.log.journals.segments import BROKEN, LIVES, NEW, OVER, life_name, lock, segment_name, sync
+from probes.log.journals.written import Told
 from probes.log.rows import AT, Row, pack
 from rules.vocabulary.slices import Slice
 from rules.vocabulary.times import micros
@@ -35,13 +36,13 @@ __all__ = ["Journal", "JournalUnwritable", "Life"]
 
 
 class OpenSegment(NamedTuple):
-    """A segment that is written: `size` good bytes, which begin at offset `base` of the journal. `told`: where it is
-    told how far the journal was written (`written`); recovery tells nothing."""
+    """A segment that is written: `size` good bytes, which begin at offset `base` of the journal. `told`: by which it is
+    told how far the journal was written; recovery tells nothing."""
 
     descriptor: int
     base: int
     size: int
-    told: int = -1
+    told: Told | None = None
 
 
 class Journal:
@@ -162,9 +163,9 @@ class Journal:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             os.close(self._lock)
-            if self._told >= 0:
-                os.close(self._told)
-            self._descriptor = self._lock = self._told = -1
+            if self._told is not None:
+                self._told.close()
+            self._descriptor, self._lock, self._told = -1, -1, None
 
     def __del__(self) -> None:
         # Whoever forgets a journal must not run the process out of descriptors; nobody can write it any more.
@@ -204,8 +205,8 @@ class Journal:
             _write_at(self._descriptor, data, self._size)
             if sync:
                 os.fdatasync(self._descriptor)
-            if self._told >= 0:
-                written.tell(self._told, self.offset + len(data))
+            if self._told is not None:
+                self._told.tell(self.offset + len(data))
         except OSError as refused:
             self._packer.restart()
             with contextlib.suppress(OSError):

@@ -6,40 +6,112 @@ one. So once a frame is written, and before anybody acts on it, its end is told 
 there lacks nothing, whatever is torn behind it; one that ends earlier does.
 
 It is told by one write of eight bytes, which death does not divide, and is not synced: after the loss of the host a
-journal may lack its end anyway.
+journal may lack its end anyway. A disk that fails while its host goes on, or is cut off and comes back, takes what
+stands on it with the journal's end. So it is told in the host's memory as well (`MEMORY`), where there is such a place:
+under the journal folder's path, until the life's folder is deleted.
 """
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import os
+import stat
 import struct
+from collections.abc import Collection
 from pathlib import Path
 from typing import Final
 
+from probes.log.journals.segments import NEW
+
 WRITTEN: Final = "written"
+MEMORY: Final = Path("/dev/shm")
 _FORM: Final = struct.Struct("<Q")
+_HOW: Final = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
 
 
-def begin(life_folder: Path, offset: int) -> int:
-    """Tell it of a new journal; returns the open descriptor to go on with."""
-    descriptor = os.open(life_folder / WRITTEN, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+class Told:
+    """Of one journal that is written."""
+
+    def __init__(self, descriptors: list[int]) -> None:
+        self._descriptors = descriptors
+
+    def tell(self, offset: int) -> None:
+        """All bytes of the journal before `offset` are written. Raises OSError."""
+        for descriptor in self._descriptors:
+            os.pwrite(descriptor, _FORM.pack(offset), 0)
+
+    def close(self) -> None:
+        while self._descriptors:
+            os.close(self._descriptors.pop())
+
+
+def begin(life_folder: Path, offset: int) -> Told:
+    """Tell it of a new journal, and go on with what this returns. Raises OSError."""
+    made = Told([os.open(life_folder / WRITTEN, _HOW, 0o644)])
     try:
-        tell(descriptor, offset)
+        if (place := _in_memory(life_folder)) is not None:
+            with contextlib.suppress(OSError):  # it is full, or none of ours
+                made._descriptors.append(os.open(place, _HOW, 0o600))
+        made.tell(offset)
     except BaseException:
-        os.close(descriptor)
+        made.close()
         raise
-    return descriptor
-
-
-def tell(descriptor: int, offset: int) -> None:
-    """All bytes of the journal before `offset` are written."""
-    os.pwrite(descriptor, _FORM.pack(offset), 0)
+    return made
 
 
 def told(life_folder: Path) -> int | None:
     """How far the journal was written; None where nobody tells: an earlier version did not, or it was lost, too."""
+    found = [_read(life_folder / WRITTEN)]
+    if (place := _in_memory(life_folder)) is not None:
+        found.append(_read(place))
+    return max((one for one in found if one is not None), default=None)
+
+
+def forget(life_folder: Path) -> None:
+    """The life's folder is deleted."""
+    if (place := _in_memory(life_folder)) is not None:
+        with contextlib.suppress(OSError):
+            place.unlink(missing_ok=True)
+
+
+def forget_all_but(journal_folder: Path, lives: Collection[str]) -> None:
+    """Only these lives have folders yet."""
+    if (folder := _memory()) is None:
+        return
+    with contextlib.suppress(OSError):
+        for place in folder.glob(f"{_prefix(journal_folder)}*"):
+            if place.name.removeprefix(_prefix(journal_folder)) not in lives:
+                place.unlink(missing_ok=True)
+
+
+def _read(path: Path) -> int | None:
     try:
-        data = (life_folder / WRITTEN).read_bytes()
-    except FileNotFoundError:
+        data = path.read_bytes()
+    except OSError:
         return None
     return int(_FORM.unpack(data)[0]) if len(data) == _FORM.size else None
+
+
+def _in_memory(life_folder: Path) -> Path | None:
+    if (folder := _memory()) is None:
+        return None
+    return folder / (_prefix(life_folder.parent.parent) + life_folder.name.removesuffix(NEW))
+
+
+def _prefix(journal_folder: Path) -> str:
+    return hashlib.sha256(os.fsencode(journal_folder.resolve())).hexdigest()[:24] + "-"
+
+
+def _memory() -> Path | None:
+    """Our folder there, which nobody else can write to; None where there is none."""
+    folder = MEMORY / f"offsetwatch-{os.geteuid()}"
+    try:
+        if MEMORY.is_dir():
+            folder.mkdir(mode=0o700, exist_ok=True)
+            found = folder.lstat()
+            if stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid():
+                return folder
+    except OSError:
+        pass
+    return None

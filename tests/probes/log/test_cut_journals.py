@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 import pytest
@@ -15,7 +15,7 @@ from probes.log.commits.committer import committer
 from probes.log.journals.frames import frames
 from probes.log.journals.journal import Journal, Life
 from probes.log.journals.segments import life_folders, process_of, segments
-from probes.log.journals.written import WRITTEN
+from probes.log.journals.written import WRITTEN, forget
 from probes.log.life_log import LifeLog
 from probes.topology import Layout, Topic
 from rules.vocabulary.slices import SLICE_SCHEMA, Run
@@ -195,9 +195,10 @@ def after_a_kill(
     process: int,
     ends: Callable[[list[int], int], int],
     hidden: Sequence[int] = (),
-    forgets: bool = False,
+    forgets: Literal["nothing", "the disk", "all"] = "nothing",
 ) -> Canary:
-    """Everything is killed 0.8 s after the last append, one journal is cut, and the next lives go on for a minute."""
+    """Everything is killed 0.8 s after the last append, one journal is cut, and the next lives go on for a minute.
+    `forgets`: who does not tell how far it had been written."""
     canary = Canary(folder, clock)
     canary.hidden |= set(hidden)
     canary.run(history, 10)
@@ -206,8 +207,10 @@ def after_a_kill(
     canary.kill()
     path = journal_of(folder, process)
     cut(path, ends)
-    if forgets:
+    if forgets != "nothing":
         (path.parent / WRITTEN).unlink()
+    if forgets == "all":
+        forget(path.parent)
     clock.tick(3)
     # Whose rows are here reads on where it was.
     canary.go_on(history)
@@ -254,7 +257,18 @@ def test_a_torn_end_of_which_nobody_tells_is_a_loss(
     folder: Path, history: Path, clock: StillClock, process: int
 ) -> None:
     """An earlier version did not tell how far it had written, and a bad disk may have taken that, too."""
-    after_a_kill(folder, history, clock, process, inside(12), forgets=True)
+    after_a_kill(folder, history, clock, process, inside(12), forgets="all")
+    marks = [mark for row in table_rows(history) for mark in row["marks"] or () if mark["process"] == process]
+    assert [mark["lost"] for mark in marks if mark["ended"] is not None] == [True]
+    assert found(told_of(history).findings) == set()
+
+
+@pytest.mark.parametrize("process", [WRITER, READER, TRANSACTOR])
+def test_a_disk_that_was_cut_off_takes_nothing_that_the_host_does_not_know_of(
+    folder: Path, history: Path, clock: StillClock, process: int
+) -> None:
+    """Its journals end between two rows, and what tells of it there is as old."""
+    after_a_kill(folder, history, clock, process, between(12), forgets="the disk")
     marks = [mark for row in table_rows(history) for mark in row["marks"] or () if mark["process"] == process]
     assert [mark["lost"] for mark in marks if mark["ended"] is not None] == [True]
     assert found(told_of(history).findings) == set()

@@ -4,17 +4,19 @@ import os
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from probes.log.commits.committer import CommitPace, committer
 from probes.log.commits.recovery import HOST_LOST, is_whole, recover
 from probes.log.journals.frames import frames
 from probes.log.journals.journal import Journal
 from probes.log.journals.reader import LifeReader
 from probes.log.journals.segments import LIVES, NEW, OVER, life_folders, segments
-from probes.log.journals.written import WRITTEN, begin
+from probes.log.journals.written import WRITTEN, begin, forget
 from probes.log.rows import unpack
 from rules.vocabulary.slices import DIED, Run, Slice
 from tests.probes.log.lives import Prober, StillClock, a_life
@@ -34,7 +36,7 @@ def rows_of(folder: Path) -> list[Slice]:
 def tell_written(life_folder: Path) -> None:
     """That all is there that was written, but for the write that the death interrupted."""
     base, path = segments(life_folder)[-1]
-    os.close(begin(life_folder, base + frames(path.read_bytes())[0][-1].end))
+    begin(life_folder, base + frames(path.read_bytes())[0][-1].end).close()
 
 
 Told = tuple[int, str, str, Any]
@@ -122,6 +124,7 @@ def test_whole_is_who_ended_in_order_and_whose_journal_holds_all_that_was_writte
         path.write_bytes(damaged)
         assert not is_whole(folder)
     path.write_bytes(data)
+    forget(folder)
     for name in (OVER, WRITTEN):
         told = (folder / name).read_bytes()
         (folder / name).unlink()
@@ -327,6 +330,7 @@ def test_what_is_missing_is_missing_for_the_recovery_after_one_that_is_killed_to
         path.write_bytes(data[: ends[-1] - 5])
         if not told:
             (prober.journal.folder / WRITTEN).unlink()
+            forget(prober.journal.folder)
         with monkeypatch.context() as patched:
             countdown = crash_at(patched, step, after)
             try:
@@ -348,13 +352,69 @@ def test_what_is_missing_is_missing_for_the_recovery_after_one_that_is_killed_to
 def test_of_a_journal_cut_between_two_rows_together_with_what_tells_of_it_nobody_knows(
     tmp_path: Path, clock: StillClock
 ) -> None:
-    """As an earlier version left it, which told nothing."""
+    """As an earlier version left it, which told nothing; or where the host has no memory for it."""
+    prober = died_in_flight(tmp_path, clock)
+    path = segments(prober.journal.folder)[0][1]
+    path.write_bytes(path.read_bytes()[: frames(path.read_bytes())[0][-2].end])
+    (prober.journal.folder / WRITTEN).write_bytes(b"")
+    forget(prober.journal.folder)
+    (done,) = recover(tmp_path, clock)
+    assert done.outcome == "closed"
+
+
+def test_the_hosts_memory_tells_of_a_journal_cut_together_with_what_tells_of_it(
+    tmp_path: Path, clock: StillClock
+) -> None:
+    """As a disk leaves it that was cut off, and came back while its host went on."""
     prober = died_in_flight(tmp_path, clock)
     path = segments(prober.journal.folder)[0][1]
     path.write_bytes(path.read_bytes()[: frames(path.read_bytes())[0][-2].end])
     (prober.journal.folder / WRITTEN).write_bytes(b"")
     (done,) = recover(tmp_path, clock)
+    assert done.outcome == "lost"
+
+
+def test_what_is_told_in_memory_goes_with_the_lifes_folder(
+    tmp_path: Path, clock: StillClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = tmp_path / "memory"
+    memory.mkdir()
+    monkeypatch.setattr("probes.log.journals.written.MEMORY", memory)
+    folder, history = tmp_path / "journals", tmp_path / "history"
+    over, gone, living = (Prober.start(folder, process, clock) for process in (1, 2, 3))
+    elsewhere = Prober.start(tmp_path / "others", 1, clock)
+    held = memory / f"offsetwatch-{os.geteuid()}"
+    assert len(list(held.iterdir())) == 4 and held.stat().st_mode & 0o777 == 0o700
+    over.close()
+    gone.kill()
+    shutil.rmtree(gone.journal.folder)
+    with committer(folder, history, clock, CommitPace(keep=timedelta(seconds=60))) as one:
+        assert len(list(held.iterdir())) == 3
+        for _ in range(3):
+            clock.tick(61)
+            living.alive()
+            one.commit()
+    assert not over.journal.folder.exists()
+    assert len(list(held.iterdir())) == 2
+    elsewhere.kill()
+
+
+@pytest.mark.parametrize("kind", ["none", "a file", "another's"])
+def test_where_the_host_has_no_memory_for_it_the_journal_is_written_all_the_same(
+    tmp_path: Path, clock: StillClock, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    memory = tmp_path / "memory"
+    monkeypatch.setattr("probes.log.journals.written.MEMORY", memory)
+    if kind != "none":
+        memory.mkdir()
+        place = memory / f"offsetwatch-{os.geteuid()}"
+        place.write_text("") if kind == "a file" else place.symlink_to(tmp_path)
+    prober = Prober.start(tmp_path / "journals", 1, clock)
+    prober.send(0)
+    prober.kill()
+    (done,) = recover(tmp_path / "journals", clock)
     assert done.outcome == "closed"
+    assert kind == "none" or not [one for one in tmp_path.iterdir() if one.name not in ("memory", "journals")]
 
 
 def test_a_journal_broken_in_the_middle_is_declared_and_left_as_it_is(tmp_path: Path, clock: StillClock) -> None:
