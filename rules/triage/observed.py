@@ -15,7 +15,20 @@ from rules.triage.latest import MOST, Latest
 from rules.triage.rows import Rows, label
 from rules.vocabulary.settings import ASKED
 
-_HARMLESS: Final = pa.array(["_CRASHED", "CONCURRENT_TRANSACTIONS", "UNSTABLE_OFFSET_COMMIT"])
+_HARMLESS: Final = pa.array(
+    [
+        "_ASSIGNMENT_LOST",
+        "_CRASHED",
+        "_PURGE_QUEUE",
+        "_REVOKE_PARTITIONS",
+        "CONCURRENT_TRANSACTIONS",
+        "ILLEGAL_GENERATION",
+        "REBALANCE_IN_PROGRESS",
+        "UNKNOWN_MEMBER_ID",
+        "UNSTABLE_OFFSET_COMMIT",
+    ]
+)
+"""What comes of the probes' own unrest: of clients that are abandoned, and members that come and go."""
 BEHIND: Final = 4
 """Looks after which somebody is expected to have polled what was acknowledged."""
 

@@ -51,6 +51,9 @@ from rules.kept.codec import Table, concat, take
 from rules.vocabulary.objectives import SECOND
 
 KEPT: Final = 4096
+FIRST: Final = 1_024
+"""Offsets below the lowest one that an acknowledgement shows to be given again: what was written there first may never
+have been acknowledged. They are explained with it."""
 CUTS_KEPT: Final = 64
 """A listing that is short for longer than a minute is borne out by each write after the newest of them as well."""
 LATER: Final = (30 * SECOND, 600 * SECOND)
@@ -226,7 +229,7 @@ def _ask(own: LogEnds, passage: Passage) -> None:
         if full < 0 and (own.written.start >= end).any():  # nobody lists it, and it has been written beyond
             cut[3] = full = passage.end
         if full >= 0 and passage.end - full >= LATER[asked]:
-            passage.report.recheck(start, end, asked)
+            passage.report.recheck(max(0, start - FIRST), end, asked)
             cut[2] += 1
     own.unexplained = [cut for cut in own.unexplained if cut[2] < len(LATER)]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from rules.checks.ends.known_ends import LISTINGS_KEPT, STEPS_KEPT
-from rules.checks.ends.log_ends import KEPT
+from rules.checks.ends.log_ends import FIRST, KEPT
 from rules.vocabulary.objectives import SECOND
 from rules.vocabulary.slices import Slice
 from rules.vocabulary.times import micros
@@ -164,7 +164,7 @@ def test_what_was_written_again_is_explained_by_the_rows(cut: bool) -> None:
     for row, one in zip(h.rows, singly(h.rows), strict=True):
         store.feed(one)
         asked += [(micros(row.completed) - micros(START)) / SECOND - full] * (len(store.rechecks) - len(asked))
-    assert [(one.start, one.end) for _, one in store.rechecks] == ([(3, 10)] * 2 if cut else [])
+    assert [(one.start, one.end) for _, one in store.rechecks] == ([(0, 10)] * 2 if cut else [])
     assert [later <= at < later + 5 for at, later in zip(asked, (30, 600), strict=cut)] == [True] * len(asked)
     assert subjects(explained(h, store)) == {("inconsistent-offsets", (offset,)) for offset in range(3, 10) if cut}
     assert [one.subject for one in whole(store, ["log-truncation"])] == ([(9,)] if cut else [])
@@ -222,6 +222,34 @@ def test_a_truncation_while_a_row_is_missing_is_found_at_once_and_told_once() ->
     assert [(one.subject, one.evidence) for one in whole(store, RULES)] == told
 
 
+def test_what_was_written_first_and_never_acknowledged_is_explained_with_the_rest() -> None:
+    """No acknowledgement tells that its offset was given again: readers do."""
+    h, first = History(), 2_003
+    h.send("w", 0, 2_010, at=0)
+    h.poll("r", [("w", 0, 2_010, 0)], position_before=0, position_after=2_010)
+    for _ in range(20):
+        h.observe(end=2_010)
+        h.mark(1.0)
+    h.send("v", 0, 1, at=None, type="info", error="_TIMED_OUT")
+    h.send("v", 1, 2, at=first + 1)
+    h.mark(1.0)
+    h.observe(end=first + 3)
+    h.mark(1.0)
+    h.send("v", 3, 9, at=first + 3)
+    h.assign("s")
+    h.poll("s", [("w", 0, first, 0), ("v", 0, 12, first)], position_before=0, position_after=first + 12)
+    for _ in range(60):
+        h.observe(end=first + 12)
+        h.mark(1.0)
+    store = Store()
+    for one in singly(h.rows):
+        store.feed(one)
+    (cut,) = whole(store, ["log-truncation"])
+    assert cut.evidence["written_again"] == first + 1
+    assert [(one.start, one.end) for _, one in store.rechecks] == [(first + 1 - FIRST, 2_010)]
+    assert subjects(explained(h, store)) == {("inconsistent-offsets", (offset,)) for offset in range(first, 2_010)}
+
+
 def test_what_was_known_late_tells_a_truncation_no_second_time_and_calls_no_end_stale() -> None:
     """The row that comes late tells that four offsets more were known. The end that the log has since then is right,
     and all that was given again is asked for."""
@@ -255,7 +283,7 @@ def test_what_was_known_late_tells_a_truncation_no_second_time_and_calls_no_end_
         h.observe(end=26)
         h.mark(1.0)
     store.feed(h.rows)
-    assert [(one.start, one.end) for _, one in store.rechecks] == [(4, 14)]
+    assert [(one.start, one.end) for _, one in store.rechecks] == [(0, 14)]
     assert whole(store, (*RULES, "stale-log-end")) == [first]
 
 

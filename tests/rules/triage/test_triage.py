@@ -298,7 +298,7 @@ def test_an_error_stands_out_and_what_a_healthy_cluster_says_does_not(error: str
     h = History()
     h.send("w", 0, 1, at=None, type="info", error=error)
     assert signs([h.rows]) == [["an error that a healthy cluster does not give"]]
-    for told in ("_CRASHED", "CONCURRENT_TRANSACTIONS", "UNSTABLE_OFFSET_COMMIT", None):
+    for told in ("_CRASHED", "_REVOKE_PARTITIONS", "CONCURRENT_TRANSACTIONS", "UNSTABLE_OFFSET_COMMIT", None):
         assert signs([[replace(h.rows[0], error=told)]]) == [[]]
     assert signs([[replace(h.rows[0], f="zombie", error="PRODUCER_FENCED")]]) == [[]]
 
