@@ -18,7 +18,6 @@ from probes.log.commits.holding import StandsOut
 from probes.log.evidence.topic import EvidenceTopic, TopicOf
 from probes.running.fleet import Fleet
 from probes.running.renamed import take_over
-from rules.triage.triage import Triage
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
@@ -116,6 +115,8 @@ def open_fleet(config: Config, say: Callable[[str], None]) -> Fleet:
 
 def _stands_out() -> StandsOut:
     """Whether rows want a verdict at once, by what those before them told."""
+    from rules.triage.triage import Triage  # with its first array pyarrow asks for pandas
+
     triage = Triage()
     return lambda rows: bool(triage.signs(rows))
 

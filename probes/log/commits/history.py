@@ -170,8 +170,8 @@ class History:
                     raise OSError("it was there, and is gone") from None  # as with its disk, for a while
                 if made:
                     raise HistoryMismatch(
-                        f"the journals belong to another probe log than {self.uri}, where there is none: use the old "
-                        "one again, or an empty journal folder"
+                        f"what the journals hold belongs to another probe log than {self.uri}, where there is none: "
+                        "use the old one again, or an empty journal folder"
                     ) from None
                 table = self._create(options)
             self._adapt(table)
