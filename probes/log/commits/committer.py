@@ -180,7 +180,7 @@ class Committer:
             self._copies.open()
             self._follow()
             self._there = lives_before(self.folder)
-            written.forget_all_but(self.folder, [life.name for life in life_folders(self.folder)])
+            written.forget_gone()
         except BlockingIOError:
             self._release()
             raise FolderTaken(f"another committer is at work on {self.folder}") from None

@@ -8,7 +8,7 @@ there lacks nothing, whatever is torn behind it; one that ends earlier does.
 It is told by one write of eight bytes, which death does not divide, and is not synced: after the loss of the host a
 journal may lack its end anyway. A disk that fails while its host goes on, or is cut off and comes back, takes what
 stands on it with the journal's end. So it is told in the host's memory as well (`MEMORY`), where there is such a place:
-under the journal folder's path, until the life's folder is deleted.
+under the journal folder's path, until the life's folder is deleted, or has been gone for a day (`forget_gone`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import hashlib
 import os
 import stat
 import struct
-from collections.abc import Collection
+import time
 from pathlib import Path
 from typing import Final
 
@@ -26,6 +26,8 @@ from probes.log.journals.segments import NEW
 
 WRITTEN: Final = "written"
 MEMORY: Final = Path("/dev/shm")
+GONE_FOR: Final = 86_400.0
+"""Seconds: a disk that is away for a while comes back."""
 _FORM: Final = struct.Struct("<Q")
 _HOW: Final = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
 
@@ -53,6 +55,7 @@ def begin(life_folder: Path, offset: int) -> Told:
         if (place := _in_memory(life_folder)) is not None:
             with contextlib.suppress(OSError):  # it is full, or none of ours
                 made._descriptors.append(os.open(place, _HOW, 0o600))
+                os.pwrite(made._descriptors[-1], os.fsencode(_named(life_folder).resolve()), _FORM.size)
         made.tell(offset)
     except BaseException:
         made.close()
@@ -75,14 +78,15 @@ def forget(life_folder: Path) -> None:
             place.unlink(missing_ok=True)
 
 
-def forget_all_but(journal_folder: Path, lives: Collection[str]) -> None:
-    """Only these lives have folders yet."""
-    if (folder := _memory()) is None:
+def forget_gone() -> None:
+    """Of lives whose folders are gone, and of which nobody has told for `GONE_FOR`: as those of a demonstration."""
+    if (memory := _memory()) is None:
         return
-    with contextlib.suppress(OSError):
-        for place in folder.glob(f"{_prefix(journal_folder)}*"):
-            if place.name.removeprefix(_prefix(journal_folder)) not in lives:
-                place.unlink(missing_ok=True)
+    for place in list(memory.iterdir()):
+        with contextlib.suppress(OSError):
+            life_folder = os.fsdecode(place.read_bytes()[_FORM.size :])
+            if time.time() - place.stat().st_mtime > GONE_FOR and not Path(life_folder).is_dir():
+                place.unlink()
 
 
 def _read(path: Path) -> int | None:
@@ -90,17 +94,18 @@ def _read(path: Path) -> int | None:
         data = path.read_bytes()
     except OSError:
         return None
-    return int(_FORM.unpack(data)[0]) if len(data) == _FORM.size else None
+    return int(_FORM.unpack_from(data)[0]) if len(data) >= _FORM.size else None
 
 
 def _in_memory(life_folder: Path) -> Path | None:
     if (folder := _memory()) is None:
         return None
-    return folder / (_prefix(life_folder.parent.parent) + life_folder.name.removesuffix(NEW))
+    journals = hashlib.sha256(os.fsencode(life_folder.parent.parent.resolve())).hexdigest()[:24]
+    return folder / f"{journals}-{_named(life_folder).name}"
 
 
-def _prefix(journal_folder: Path) -> str:
-    return hashlib.sha256(os.fsencode(journal_folder.resolve())).hexdigest()[:24] + "-"
+def _named(life_folder: Path) -> Path:
+    return life_folder.with_name(life_folder.name.removesuffix(NEW))
 
 
 def _memory() -> Path | None:

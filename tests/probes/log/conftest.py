@@ -26,6 +26,12 @@ def history(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(autouse=True)
+def memory(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """What journals tell in the host's memory is not left there."""
+    monkeypatch.setattr("probes.log.journals.written.MEMORY", tmp_path_factory.mktemp("memory"))
+
+
+@pytest.fixture(autouse=True)
 def journals_live_as_long_as_the_test(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A journal that a test made and did not keep stays held until the test's end, and is let go of then."""
     made: list[Journal] = []

@@ -346,7 +346,7 @@ def test_run_holds_and_leaves_nothing(folder: Path, history: Path, clock: StillC
     holding = Holding(stands_out, 60.0, alert=0)
     with committer(folder, history, clock, CommitPace(every=0.02), holding=holding) as one:
         one.commit()
-        running = threading.Thread(target=one.run, args=(stop,))
+        running = threading.Thread(target=one.run, args=(stop,), daemon=True)
         running.start()
         prober.send(0)
         wait_for(shown.is_set)

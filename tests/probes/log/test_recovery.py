@@ -388,6 +388,12 @@ def test_what_is_told_in_memory_goes_with_the_lifes_folder(
     over.close()
     gone.kill()
     shutil.rmtree(gone.journal.folder)
+    for place in held.iterdir():
+        assert os.fsencode(tmp_path) in place.read_bytes()
+    with committer(folder, history, clock):
+        assert len(list(held.iterdir())) == 4, "its disk may only be away"
+    for place in held.iterdir():
+        os.utime(place, (0, 0))
     with committer(folder, history, clock, CommitPace(keep=timedelta(seconds=60))) as one:
         assert len(list(held.iterdir())) == 3
         for _ in range(3):
