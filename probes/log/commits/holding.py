@@ -1,6 +1,6 @@
 """How long a healthy second's rows wait in their journals for those that follow.
 
-An append costs much the same for one second's rows as for those of three: a data file, a commit, a plan, each synced,
+An append costs much the same for one second's rows as for those of five: a data file, a commit, a plan, each synced,
 and a file more to compact. Where nothing stands out in the rows (`StandsOut`), the committer appends no sooner than
 `longest` seconds after the append before; where something does, at once, and so for the next `ALERT` seconds, in which
 the verdicts are due that wait for what is missing. The first `ALERT` seconds count as such a time: nothing is known

@@ -54,13 +54,23 @@ def begin(life_folder: Path, offset: int) -> Told:
     try:
         if (place := _in_memory(life_folder)) is not None:
             with contextlib.suppress(OSError):  # it is full, or none of ours
-                made._descriptors.append(os.open(place, _HOW, 0o600))
-                os.pwrite(made._descriptors[-1], os.fsencode(_named(life_folder).resolve()), _FORM.size)
+                made._descriptors.append(_begun(place, life_folder))
         made.tell(offset)
     except BaseException:
         made.close()
         raise
     return made
+
+
+def _begun(place: Path, life_folder: Path) -> int:
+    """A descriptor of the life's file in memory, with all the room that it will ever take. Raises OSError."""
+    descriptor = os.open(place, _HOW, 0o600)
+    try:
+        os.pwrite(descriptor, os.fsencode(_named(life_folder).resolve()), _FORM.size)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
 
 
 def told(life_folder: Path) -> int | None:

@@ -349,29 +349,20 @@ def test_what_is_missing_is_missing_for_the_recovery_after_one_that_is_killed_to
     assert crashed == step >= 2
 
 
-def test_of_a_journal_cut_between_two_rows_together_with_what_tells_of_it_nobody_knows(
-    tmp_path: Path, clock: StillClock
+@pytest.mark.parametrize(("forgotten", "outcome"), [(True, "closed"), (False, "lost")])
+def test_of_a_journal_cut_between_two_rows_together_with_what_tells_of_it_only_the_hosts_memory_knows(
+    tmp_path: Path, clock: StillClock, forgotten: bool, outcome: str
 ) -> None:
-    """As an earlier version left it, which told nothing; or where the host has no memory for it."""
+    """As a disk leaves it that was cut off, and came back while its host went on. Where the host has no memory for it,
+    and of what an earlier version wrote, nobody knows."""
     prober = died_in_flight(tmp_path, clock)
     path = segments(prober.journal.folder)[0][1]
     path.write_bytes(path.read_bytes()[: frames(path.read_bytes())[0][-2].end])
     (prober.journal.folder / WRITTEN).write_bytes(b"")
-    forget(prober.journal.folder)
+    if forgotten:
+        forget(prober.journal.folder)
     (done,) = recover(tmp_path, clock)
-    assert done.outcome == "closed"
-
-
-def test_the_hosts_memory_tells_of_a_journal_cut_together_with_what_tells_of_it(
-    tmp_path: Path, clock: StillClock
-) -> None:
-    """As a disk leaves it that was cut off, and came back while its host went on."""
-    prober = died_in_flight(tmp_path, clock)
-    path = segments(prober.journal.folder)[0][1]
-    path.write_bytes(path.read_bytes()[: frames(path.read_bytes())[0][-2].end])
-    (prober.journal.folder / WRITTEN).write_bytes(b"")
-    (done,) = recover(tmp_path, clock)
-    assert done.outcome == "lost"
+    assert done.outcome == outcome
 
 
 def test_what_is_told_in_memory_goes_with_the_lifes_folder(
@@ -403,6 +394,27 @@ def test_what_is_told_in_memory_goes_with_the_lifes_folder(
     assert not over.journal.folder.exists()
     assert len(list(held.iterdir())) == 2
     elsewhere.kill()
+
+
+def test_memory_that_is_full_keeps_no_probe_from_its_work(
+    tmp_path: Path, clock: StillClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a container it may be 64 MB, which others use as well."""
+    real, memory = os.pwrite, tmp_path / "memory"
+    memory.mkdir()
+    monkeypatch.setattr("probes.log.journals.written.MEMORY", memory)
+
+    def full(descriptor: int, data: bytes, offset: int) -> int:
+        if Path(f"/proc/self/fd/{descriptor}").readlink().is_relative_to(memory):
+            raise OSError(28, "No space left on device")
+        return real(descriptor, data, offset)
+
+    monkeypatch.setattr(os, "pwrite", full)
+    prober = Prober.start(tmp_path / "journals", 1, clock)
+    prober.send(0)
+    prober.kill()
+    (done,) = recover(tmp_path / "journals", clock)
+    assert done.outcome == "closed"
 
 
 @pytest.mark.parametrize("kind", ["none", "a file", "another's"])
