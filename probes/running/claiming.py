@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from probes.log.commits.committer import Committer
-from probes.log.errors import HistoryMismatch, ProbeLogError
+from probes.log.errors import HistoryMismatch, HistoryUnavailable, ProbeLogError
 
 log = logging.getLogger("offsetwatch.fleet")
 
@@ -28,6 +28,8 @@ WITHIN: Final = 5.0
 """Seconds for a claim."""
 GIVES_WAY: Final = 1.0
 """Seconds that a folder waits which is not at home."""
+ATTEMPTS: Final = 2
+"""Of two whose transactions meet, a broker has answered one with UNKNOWN, once in some hundred times."""
 
 
 class Claiming:
@@ -57,13 +59,20 @@ class Claiming:
 
     def _claim(self) -> None:
         try:
-            self._committer.claim()
+            self._claimed()
         except HistoryMismatch as refused:  # where nobody waits any more, the first append meets it again
             self._refused = refused
         except ProbeLogError as error:
             log.warning("whether a copy of %s is at work is not known: %s", self._committer.folder, error)
         except Exception:  # the committer begins again from what is on disk
             log.exception("the claim of %s failed", self._committer.folder)
+
+    def _claimed(self) -> None:
+        for _ in range(ATTEMPTS - 1):
+            with contextlib.suppress(HistoryUnavailable):
+                self._committer.claim()
+                return
+        self._committer.claim()
 
 
 def is_away(folder: Path) -> bool:

@@ -20,6 +20,7 @@ from probes.log.errors import FolderCopied, HistoryUnavailable, ProbeLogError
 from probes.log.evidence.intake import Intake
 from probes.log.evidence.taken import BEFORE, LAST
 from probes.log.evidence.topic import EvidenceTopic, TopicOf
+from probes.running.claiming import Claiming
 from tests.probes.log.evidence.carried import LIMIT, a_host, a_topic, app_of, carried, carry, everything, start_of_last
 from tests.probes.log.lives import Prober, StillClock, check_marks, check_slices, logged, table_rows
 
@@ -146,7 +147,7 @@ def test_of_two_that_claim_a_folder_at_once_one_has_it(
         with committer(at, EvidenceTopic(topic), clock) as one:
             together.wait(LIMIT)
             try:
-                one.claim()
+                Claiming(one, lambda seconds: None).make()
             except ProbeLogError as refused:
                 told.append(refused)
             else:
@@ -158,6 +159,28 @@ def test_of_two_that_claim_a_folder_at_once_one_has_it(
     for thread in threads:
         thread.join(2 * LIMIT)
     assert {type(one) for one in told} == {type(None), FolderCopied}, told
+
+
+class Losing(EvidenceTopic):
+    """The answer to the first transaction of each is lost, as where a broker says UNKNOWN to it."""
+
+    def append(self, rows: pa.Table, app: str, version: int, starts: Collection[int] = ()) -> None:
+        if not self._done:
+            self._done[""] = 0
+            raise HistoryUnavailable(f"cannot append to {self.uri}: EndTxn commit failed")
+        super().append(rows, app, version, starts)
+
+
+def test_a_claim_that_fails_once_is_made_again(kafka: LocalKafka, tmp_path: Path, clock: StillClock) -> None:
+    topic, folder = a_topic(kafka), tmp_path / "host"
+    copied = copied_from(folder, topic, clock)
+    with (
+        committer(copied, Losing(topic), clock) as copy,
+        committer(folder, Losing(topic), clock) as original,
+    ):
+        Claiming(copy, lambda seconds: None).make()
+        with pytest.raises(FolderCopied):
+            Claiming(original, lambda seconds: None).make()
 
 
 def test_who_learns_too_late_that_there_is_a_copy_loses_nothing(
