@@ -8,7 +8,8 @@ Each finding stays one, with its evidence. A sign (`SIGNS`) joins where it was f
 anywhere in the cluster about when one was cut: groups' offsets and transforms' outputs are kept in other partitions.
 Records that are lost (`LOST`), and those that may be (`MISSING`), join only where they were in a log that was cut; a
 loss elsewhere is told for itself, and so is one of what was written behind the old end, a minute after the cut. A log
-that ends too low, and to which nobody has written since, was cut as well (`UNWRITTEN`).
+that ends too low, and to which nobody has written since, was cut as well (`UNWRITTEN`). A writer of such a log, of
+whose last records the leader lacks some, is refused by its sequence numbers (`REFUSED`) until it begins anew.
 A log that was cut gives its offsets again for as long as it grows through its old range, hours where it was long: that
 an offset there holds two values, what was lost and what is there now, was said with the cut (`CutLogs.said`), and so
 were differences between a reading before it and one after it, whenever the two are compared. A reader that went back
@@ -26,7 +27,7 @@ from typing import Final
 
 from alerts.event import FindingEvent
 from alerts.incidents.keys import SIGNS_IN_A_LOG, Key, place_of
-from rules.vocabulary.times import from_micros
+from rules.vocabulary.times import from_micros, micros
 
 TRUNCATION: Final = "log-truncation"
 SIGNS: Final = frozenset(
@@ -56,6 +57,8 @@ COMPARED: Final = frozenset({"late-record", "vanished-record"})
 MISSING: Final = frozenset({"suspected", "unseen"})
 """Conditions that end when what is missing is found, and when it is found to be lost: so it is called in a log that was
 cut, until that is known."""
+REFUSED: Final = "refused-writes"
+OUT_OF_SEQUENCE: Final = frozenset({"OUT_OF_ORDER_SEQUENCE_NUMBER", "UNKNOWN_PRODUCER_ID"})
 BEFORE: Final = timedelta(seconds=90)
 """A cut is found with the first write after it, and readers have gone back by then: groups ask for their offsets once
 brokers are back, and writers that have waited for long come again after a minute."""
@@ -126,7 +129,15 @@ class CutLogs:
             return True
         if event.anomaly in MISSING:
             return here and self.near(event.at)
+        if event.anomaly == REFUSED:
+            return here and self._lacks_records_of(event)
         return (event.anomaly in (TRUNCATION, UNWRITTEN) or event.anomaly in SIGNS) and self.near(event.at)
+
+    def _lacks_records_of(self, refused: FindingEvent) -> bool:
+        """Has this writer had its last acknowledgement there before the log was cut, and been out of sequence since?"""
+        acknowledged = refused.evidence.get("acknowledged", -1)
+        was = isinstance(acknowledged, int) and 0 <= acknowledged <= micros(self.newest)
+        return was and refused.evidence.get("error") in OUT_OF_SEQUENCE
 
     def _gave_up(self, event: FindingEvent) -> bool:
         """Is it about an offset that was cut off? What is lost behind those, once the log goes on, is another loss."""

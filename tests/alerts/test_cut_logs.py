@@ -458,5 +458,39 @@ def test_what_is_missing_in_another_log_is_told_beside_a_cut(hook: Hook) -> None
     assert sorted(summary.partition(" ")[0] for _, _, summary in heard) == ["log-truncation", "suspected"]
 
 
+def refused(
+    *, acknowledged: float, at: float = 84.0, error: str = "OUT_OF_ORDER_SEQUENCE_NUMBER", partition: int = 3
+) -> Any:
+    """A writer of which nothing has been acknowledged since so many seconds after noon."""
+    evidence = {"error": error, "acknowledged": micros(NOON) + int(acknowledged * 1e6) if acknowledged >= 0 else -1}
+    return told("refused-writes", ("one",), at=at, event_="opened", partition=partition, evidence=evidence)
+
+
+@pytest.mark.parametrize("error", ["OUT_OF_ORDER_SEQUENCE_NUMBER", "UNKNOWN_PRODUCER_ID"])
+def test_a_writer_of_whose_records_a_log_that_was_cut_lacks_some_is_part_of_that(hook: Hook, error: str) -> None:
+    one = refused(acknowledged=1, error=error)
+    heard = hook.hear([cut(10, at=3, counted=4), one, again(one, event="closed", second=100)], until=1_200)
+    assert [(at, state, summary) for at, state, summary in heard] == [
+        (4, "open", "log-truncation in orders/3 (critical)"),
+        (904, "over", "log-truncation in orders/3 (critical)"),
+    ]
+    assert "1 × refused-writes" in hook.told[1][1]["incident"]["description"]
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        refused(acknowledged=1, partition=4),
+        refused(acknowledged=4),
+        refused(acknowledged=-1),
+        refused(acknowledged=1, error="TOPIC_AUTHORIZATION_FAILED"),
+    ],
+    ids=["another log", "acknowledged since", "never acknowledged", "another error"],
+)
+def test_a_writer_that_is_refused_for_something_else_is_told_beside_a_cut(hook: Hook, one: FindingEvent) -> None:
+    heard = hook.hear([cut(10, at=3, counted=4), one], until=200)
+    assert [summary.partition(" ")[0] for _, _, summary in heard] == ["log-truncation", "refused-writes"]
+
+
 def again(one: FindingEvent, *, event: Any, second: float) -> FindingEvent:
     return replace(one, event=event, at=NOON + second * S, counted=NOON + (second + 1) * S)

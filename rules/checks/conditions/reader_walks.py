@@ -48,6 +48,10 @@ class Reader:
     through: int = -1
     broke_off: int = -1
 
+    def forget_log(self) -> None:
+        """The log was cut: what was known of it does not count."""
+        self.known = self.ahead = self.bound = self.passed = self.confirmed = -1
+
     def remember(self, over: int, last: standstills.Last | None) -> None:
         """Keep when its life was over, and what is known of its end."""
         self.over = over if over < FOREVER else -1
@@ -96,13 +100,14 @@ class Spell(NamedTuple):
 
 @dataclass(slots=True)
 class Walk:
-    """One reader's way through what is known of it; `watched`: is it told to be stuck? `spells`: when it was;
-    `stood`: when it tried nothing."""
+    """One reader's way through what is known of it. `sights`: what observers saw of the log, each with the time from
+    which that counts (`Observed.look`), and `sight` is the one that counts now; `watched`: is it told to be stuck?
+    `spells`: when it was; `stood`: when it tried nothing; `until`: the last tick that it is judged at."""
 
     process: int
     reader: Reader | None
     state: State
-    sight: Sight
+    sights: list[tuple[int, Sight]]
     limit: int
     low: int  # the log start before this step's moves
     name: str
@@ -112,6 +117,15 @@ class Walk:
     spells: list[Spell] = field(default_factory=list)
     holes: list[tuple[int, int]] = field(default_factory=list)
     stood: list[tuple[int, int]] = field(default_factory=list)
+    sight: Sight = field(init=False)
+    until: int = -1
+
+    def __post_init__(self) -> None:
+        judged = self.reader.judged if self.reader is not None else -1
+        counts = [i for i, (at, _) in enumerate(self.sights) if at <= judged]
+        first = counts[-1] if counts else 0
+        self.sight = self.sights[first][1]
+        self.sights = self.sights[first + 1 :]
 
     def known_through(self, passage: Passage, observed: int) -> int:
         """The last tick up to which all that it did is here, or will never be (`holes`), and what was `observed`."""
@@ -129,7 +143,8 @@ class Walk:
                 end = max(since, start)  # until then it cannot be told from one that is stuck
             elif since < stop <= end:
                 self.stood.append((start, stop))
-        return end // TICK * TICK
+        self.until = end // TICK * TICK
+        return self.until
 
     @property
     def over(self) -> int:
@@ -221,6 +236,15 @@ class Walk:
     def weigh(self, until: int, *, confirmed: bool = False) -> None:
         """Note since when the reader, which has not moved until then, is stuck. `confirmed`: it said so at that
         time."""
+        while self.sights and self.sights[0][0] <= min(until, self.until):
+            at, sight = self.sights.pop(0)
+            self._weigh(at)
+            self.sight = sight
+            if self.reader is not None:
+                self.reader.forget_log()
+        self._weigh(until, confirmed=confirmed)
+
+    def _weigh(self, until: int, *, confirmed: bool = False) -> None:
         reader = self.reader
         if reader is None:
             return

@@ -5,7 +5,7 @@ it moved last:
 
 - *known*: the log is known to hold a value at or past its position, acknowledged or polled by somebody, and below what
   it may read: the last stable offset for read_committed, the log end for read_uncommitted. Transaction markers, aborted
-  records and what lies below the log start are no such values.
+  records and what lies below the log start are no such values, nor is what was there before the log was cut.
 - *stands*: it logs its own position, which runs past markers and aborted records, and a `position` row says that it
   still stands there a liveness objective after it had to move. For read_committed that is when the last stable offset
   has reached an earlier log end, at which it was past the position already: whatever stands between was ended by then,
@@ -99,7 +99,7 @@ def _with(known: list[int], new: News, *functions: int) -> list[int]:
 def fold(own: Consumers, passage: Passage) -> None:
     """Go through the ticks with the moves up to the last of them, each reader as far as its log is here."""
     state, report = passage.state, passage.report
-    sight = own.observed.look(passage.moves, state.index)
+    sights = own.observed.look(passage.moves, state.index)
     steps = _in_order(own, passage.moves)
     first = heads(steps.process)
     begun = first.tolist()
@@ -119,7 +119,7 @@ def fold(own: Consumers, passage: Passage) -> None:
             process,
             own.readers.pop(process, None),
             state,
-            sight.by(ahead),
+            [(at + ahead if at >= 0 else at, sight.by(ahead)) for at, sight in sights],
             report.objectives.liveness,
             passage.log_start_before,
             _name(state, process),

@@ -227,6 +227,39 @@ def stands_although_all_is_ended(h: History) -> None:
         h.mark(1.0)
 
 
+def the_log_was_cut_below_an_open_transaction(h: History) -> None:
+    """It has gone back, and read what may be read: what was acknowledged above it before the cut is there no more, and
+    the last stable offset was higher then."""
+    h.assign("r")
+    traffic(h, 10, polls=True)
+    h.txn("t", sends=[("t", 0, 3, 6)], type="info", txn=1)
+    h.poll("r", [("w", 5, 1, 5)])
+    for second in range(60):
+        h.observe(end=9 + second // 10, stable=6)
+        h.mark(1.0)
+
+
+def it_stood_until_the_log_was_cut(h: History, *, always: bool = True) -> None:
+    """What it had not read is there no more. Or one reading of several was lower."""
+    stopped(h)
+    for second in range(30):
+        h.observe(end=8 if always or second % 5 else 60)
+        h.mark(1.0)
+
+
+def it_stood_and_some_readings_were_lower(h: History) -> None:
+    it_stood_until_the_log_was_cut(h, always=False)
+
+
+def the_log_was_cut_and_goes_on(h: History) -> None:
+    """It reads again up to where the log was cut, and then no more, while that grows."""
+    the_log_was_cut_below_an_open_transaction(h)
+    for second in range(40):
+        h.send("w", 100 + second, 1, at=9 + 6 + second)
+        h.observe(end=16 + second)
+        h.mark(1.0)
+
+
 STUCK: list[tuple[Callable[[History], object], list[tuple[str, int]]]] = [
     (stopped, [("opened", 41)]),
     (stopped_and_came_back, [("opened", 41), ("closed", 61)]),
@@ -238,6 +271,9 @@ STUCK: list[tuple[Callable[[History], object], list[tuple[str, int]]]] = [
     (stands_although_all_is_ended, [("opened", 93)]),
     (does_not_read_what_was_written_after_the_end_was_read, [("opened", 96)]),
     (retention_leaves_it_something_to_read, [("opened", 41)]),
+    (it_stood_until_the_log_was_cut, [("opened", 41), ("closed", 71)]),
+    (it_stood_and_some_readings_were_lower, [("opened", 41)]),
+    (the_log_was_cut_and_goes_on, [("opened", 101)]),
 ]
 FINE = [
     has_nothing_to_read,
@@ -251,6 +287,7 @@ FINE = [
     saw_no_watermark_for_a_while,
     only_aborted_below_the_stable_offset,
     the_end_was_read_before_the_stable_offset,
+    the_log_was_cut_below_an_open_transaction,
 ]
 
 

@@ -22,14 +22,20 @@ def rows(*told: tuple[int, int, int], f: int = OFFSETS) -> Moves:
     return Moves(**columns | {"at": at, "stable": stable, "end": end, "low": low, "f": np.full(len(at), f)})
 
 
-def look(own: Observed, *told: tuple[int, int, int]) -> Sight:
+def looks(own: Observed, *told: tuple[int, int, int]) -> list[tuple[int, Sight]]:
     return own.look(rows(*told), Spans(np.array([0]), np.array([1000])))
+
+
+def look(own: Observed, *told: tuple[int, int, int]) -> Sight:
+    ((since, sight),) = looks(own, *told)
+    assert since == -1
+    return sight
 
 
 def test_what_can_be_read_is_beyond_an_offset_once_it_was_seen_there() -> None:
     own = Observed()
     assert not look(own).beyond(0, 0)
-    assert own.look(rows((5, 9, 9), f=POLL), Spans()).marks.at.tolist() == []
+    assert [sight.marks.at.tolist() for _, sight in own.look(rows((5, 9, 9), f=POLL), Spans())] == [[]]
     sight = look(own, (10, 5, 8))
     assert [sight.beyond(offset, 0) for offset in (4, 5)] == [True, False]
     assert [sight.beyond(offset, 1) for offset in (7, 8)] == [True, False]
@@ -80,3 +86,56 @@ def test_what_nobody_asks_for_any_more_is_forgotten(
     look(own, (5, -1, -1), *((10 * n, n, n) for n in range(1, 8)), (75, -1, -1), (80, 8, 8))
     own.forget(before)
     assert (own.marks.at.tolist(), own.gaps) == (left, gaps)
+
+
+S = 1_000_000
+CUT = [(S, 8, 9), (2 * S, 5, 6), (5 * S, 5, 7), (11 * S, -1, 7), (12 * S, 6, 7), (13 * S, 6, 9), (14 * S, 3, 4)]
+"""Seconds 2 to 12 are less than the first: then it is known. What follows is less than that for a moment."""
+
+
+def seen(sights: list[tuple[int, Sight]]) -> list[tuple[int, list[list[int]]]]:
+    marks = [(since, sight.marks) for since, sight in sights]
+    return [(at, [(one.at // S).tolist(), one.stable.tolist(), one.end.tolist()]) for at, one in marks]
+
+
+BEFORE = [[1, 2, 5, 11, 12], [8] * 5, [9] * 5]
+
+
+@pytest.mark.parametrize("steps", [1, 2, 7], ids=["at once", "in two steps", "row by row"])
+def test_a_log_that_ends_lower_for_a_while_was_cut(steps: int) -> None:
+    """What was read since the first of the lower ones is what counts of it from then on."""
+    own = Observed()
+    for part in np.array_split(np.array(CUT), steps):
+        sights = looks(own, *map(tuple, part.tolist()))
+    assert seen(sights) == [(-1, BEFORE), (12 * S, [[2, 5, 11, 12, 13, 14], [5, 5, 5, 6, 6, 6], [6, 7, 7, 7, 9, 9]])]
+    own.forget(12 * S - 1)
+    assert len(looks(own)) == 2
+    own.forget(12 * S)
+    assert [since for since, _ in looks(own)] == [12 * S]
+
+
+@pytest.mark.parametrize("again", [(8 * S, 8, 9), (8 * S, -1, 9)], ids=["both", "the log end"])
+def test_a_log_that_ends_lower_now_and_then_was_not(again: tuple[int, int, int]) -> None:
+    own = Observed()
+    look(own, *CUT[:3])
+    look(own, again)
+    assert seen([(-1, look(own, *CUT[3:]))])[0][1][1:] == [[8] * 8, [9] * 8]
+
+
+def test_a_second_cut_is_known_as_the_first_was() -> None:
+    own = Observed()
+    sights = looks(own, *CUT, (24 * S, 4, 9), (25 * S, 6, 9), (26 * S, 5, 9), (40 * S, 5, 10))
+    assert [since for since, _ in sights] == [-1, 12 * S, 24 * S, 40 * S]
+    assert seen(sights)[-1] == (40 * S, [[26, 40], [5, 5], [9, 10]])
+    assert [since for since, _ in looks(own)] == [-1, 40 * S], "of what was before, only what was last is kept"
+
+
+def test_what_comes_late_of_before_a_cut_does_not_count_after_it() -> None:
+    own = Observed()
+    looks(own, *CUT)
+    (_, before), (_, after) = looks(own, (S + 1, 8, 9), (3 * S, 5, 6), (15 * S, 6, 9))
+    assert (before.marks.at // S).tolist() == BEFORE[0]
+    assert [(after.marks.at // S).tolist(), after.marks.stable.tolist()] == [
+        [2, 3, 5, 11, 12, 13, 14, 15],
+        [5, 5, 5, 5, 6, 6, 6, 6],
+    ]
