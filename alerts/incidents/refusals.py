@@ -2,7 +2,8 @@
 
 A client that may not write, or may not so much as see a topic, does not always say so: one that cannot have a producer
 id waits, and one that is told of no partition reads nothing. Beside the finding that names the right, theirs would be
-further pages about it that name none.
+further pages about it that name none. A producer id is given for the whole cluster: where one producer is refused it
+(`CLUSTER_AUTHORIZATION_FAILED`, also for want of the right to write to any topic), others wait for theirs elsewhere.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from alerts.incidents.keys import Key, is_refused, place_of
 
 UNSEEN: Final = "unseen"
 _READER: Final = "stuck-consumer"
-_STUCK: Final = frozenset({_READER, "stuck-producer"})
+_PRODUCER: Final = "stuck-producer"
+_STUCK: Final = frozenset({_READER, _PRODUCER})
+_OF_THE_CLUSTER: Final = "CLUSTER_AUTHORIZATION_FAILED"
 _LAG: Final = timedelta(seconds=10)
 """What one right is wanted for is due at about the same time: each is asked for as often as its client works."""
 
@@ -29,29 +32,45 @@ class Refusals:
 
     def note(self, refusal: FindingEvent) -> None:
         """Somebody is refused."""
-        self._open.setdefault(_topic_of(refusal), {})[refusal.id] = refusal
+        for where in _explained_in(refusal):
+            self._open.setdefault(where, {})[refusal.id] = refusal
 
     def end(self, event: FindingEvent) -> None:
         """A finding is closed, of whatever kind."""
-        known = self._open.get(_topic_of(event), {})
-        known.pop(event.id, None)
-        if not known:
-            self._open.pop(_topic_of(event), None)
+        for where in (_topic_of(event), _cluster_of(event)):
+            known = self._open.get(where, {})
+            known.pop(event.id, None)
+            if not known:
+                self._open.pop(where, None)
 
     def of(self, event: FindingEvent) -> Iterator[str]:
         """The findings that explain this one, the first first."""
-        yield from (one.id for one in self._open.get(_topic_of(event), {}).values() if explains(one, event))
+        for where in (_topic_of(event), _cluster_of(event)):
+            yield from (one.id for one in self._open.get(where, {}).values() if explains(one, event))
 
 
 def explains(refusal: FindingEvent, event: FindingEvent) -> bool:
-    """Is it for want of that right? Rights are given for a topic: who is stuck in it as long, and does not say why.
-    What nobody has polled waits for less, and is explained by a reader of its own partition that may not read."""
+    """Is it for want of that right? Rights are given for a topic: who is stuck in it as long, and does not say why; or
+    for the cluster. What nobody has polled waits for less, and is explained by a reader of its own partition that may
+    not read."""
     if event.anomaly == UNSEEN:
         return refusal.anomaly == _READER and place_of(refusal) == place_of(event)
-    if event.anomaly not in _STUCK or is_refused(event) or _topic_of(refusal) != _topic_of(event):
+    if event.anomaly not in _STUCK or is_refused(event):
         return False
-    return refusal.decidable - _LAG <= event.decidable
+    everywhere = event.anomaly == _PRODUCER and _cluster_of(event) in _explained_in(refusal)
+    return (everywhere or _topic_of(refusal) == _topic_of(event)) and refusal.decidable - _LAG <= event.decidable
+
+
+def _explained_in(refusal: FindingEvent) -> tuple[Key, ...]:
+    """Where others may wait for the same right."""
+    if refusal.evidence.get("error") == _OF_THE_CLUSTER:
+        return _topic_of(refusal), _cluster_of(refusal)
+    return (_topic_of(refusal),)
 
 
 def _topic_of(event: FindingEvent) -> Key:
     return event.cluster, event.topic_id
+
+
+def _cluster_of(event: FindingEvent) -> Key:
+    return (event.cluster,)

@@ -233,6 +233,30 @@ def test_nor_is_who_is_stuck_elsewhere_or_was_before_or_says_why_or_once_the_rig
     assert sorted(one.anomaly for one in standing(large, stuck)) == both
 
 
+@pytest.mark.parametrize(
+    ("stuck", "error", "cluster", "explained"),
+    [
+        ("stuck-producer", "CLUSTER_AUTHORIZATION_FAILED", "c", True),
+        ("stuck-producer", "CLUSTER_AUTHORIZATION_FAILED", "d", False),
+        ("stuck-producer", "TOPIC_AUTHORIZATION_FAILED", "c", False),
+        ("stuck-consumer", "CLUSTER_AUTHORIZATION_FAILED", "c", False),
+    ],
+)
+def test_whoever_waits_for_a_producer_id_waits_for_the_right_of_the_cluster_that_another_is_refused(
+    stuck: str, error: str, cluster: str, explained: bool
+) -> None:
+    evidence = {"error": error, "writer": "writer-3"}
+    refused = told("refused-writes", "writer-3", at=33, event_="opened", topic="orders", evidence=evidence)
+    other = told(stuck, "writer-1", at=35, event_="opened", topic="payments", cluster=cluster)
+    again = replace(other, at=NOON + 80 * S, decidable=NOON + 80 * S, counted=NOON + 81 * S)
+    over = replace(refused, event="closed", at=NOON + 60 * S, counted=NOON + 61 * S)
+    for order in ([refused, other], [replace(other, counted=NOON + 33 * S), refused]):
+        found = [(one.anomaly, one.folded) for one in standing(*order)]
+        whole = [("refused-writes", {stuck: 1})]
+        assert found == (whole if explained else found) and (len(found) == 1) == explained
+    assert len(standing(refused, over, again)) == 2
+
+
 LOST = {"writer": 7, "seq": 68, "offset": 62}
 SIGNS_OF_IT = [
     ("inconsistent-offsets", {"offset": 62, "values": [{"writer": 3, "seq": 8}, {"writer": 7, "seq": 68}]}),
