@@ -165,7 +165,8 @@ class Incidents:
                     self._explain(event)
             if event.event == "opened" and is_refused(event) and ("finding", event.id) in self._by_key:
                 self._refusals.note(event)
-                self._take_in([one for one in self._alone.values() if explains(event, one)], event)
+                wait = [one for one in self._alone.values() if explains(event, one)]
+                self._take_in([one for one in wait if not self._is_of_a_refusal(one)], event)
         self._forget()
 
     def at(self, now: datetime) -> list[Incident]:
@@ -419,6 +420,11 @@ class Incidents:
         """Is it open already? Then it was explained, and is opened again because it outlasts that."""
         number = self._by_key.get(("finding", event.id))
         return number is not None and number in self._groups and self._groups[number].stands(event.id)
+
+    def _is_of_a_refusal(self, event: FindingEvent) -> bool:
+        """Is it part of what tells that a right is wanting? Another right may have been taken away since."""
+        number = self._by_key.get(("finding", event.id))
+        return number is not None and number in self._groups and is_refused(self._groups[number].first)
 
     def _explain(self, away: FindingEvent) -> None:
         """A cluster answers nobody, or accepts nothing: what was told alone, and waits on it, is folded under that."""

@@ -84,6 +84,7 @@ SIGNS_IN_A_LOG: Final = frozenset(
 _GONE: Final = frozenset({"late-record", "lost-write", "vanished-record"})
 """And what is gone by it, or was for a while: a loss is told for itself, and what is found next is a sign of it."""
 _REFUSED: Final = frozenset({"refused-reads", "refused-writes", "stuck-consumer", "stuck-producer"})
+_WRITES: Final = frozenset({"refused-writes", "stuck-producer"})
 _ACCESS: Final = LOGIN_REFUSED | {
     "CLUSTER_AUTHORIZATION_FAILED",
     "GROUP_AUTHORIZATION_FAILED",
@@ -91,6 +92,8 @@ _ACCESS: Final = LOGIN_REFUSED | {
     "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
 }
 """One right that was taken away is one fact, whoever is refused for want of it and whatever that is called."""
+_TO_WRITE: Final = frozenset({"CLUSTER_AUTHORIZATION_FAILED", "TOPIC_AUTHORIZATION_FAILED"})
+"""Who may write to no topic is refused a producer id by the cluster, and by a topic who has one."""
 _SETTINGS: Final = frozenset(
     {
         "INVALID_RECORD",
@@ -135,6 +138,8 @@ def keys_of(event: FindingEvent) -> Iterator[Key]:
     yield "group", event.cluster, event.anomaly, topic, event.severity, *_what(event)
     if is_refused(event):
         yield "refused", event.cluster, event.evidence["error"]
+        if event.anomaly in _WRITES and event.evidence["error"] in _TO_WRITE:
+            yield "refused", event.cluster, "to write"
     if not is_condition(event):
         place = place_of(event)
         evidence = event.evidence

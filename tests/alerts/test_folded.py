@@ -233,6 +233,19 @@ def test_nor_is_who_is_stuck_elsewhere_or_was_before_or_says_why_or_once_the_rig
     assert sorted(one.anomaly for one in standing(large, stuck)) == both
 
 
+def test_who_is_stuck_for_want_of_one_right_stays_with_it_when_another_is_taken_away_as_well() -> None:
+    """As topics and groups: its own error is not known."""
+    group = {"error": "GROUP_AUTHORIZATION_FAILED", "writer": "writer-4"}
+    events = [
+        told("refused-writes", "writer-3", at=33, event_="opened", topic="orders", evidence=WANTING),
+        told("stuck-producer", "writer-1", at=36, event_="opened", topic="orders"),
+        told("refused-writes", "writer-4", at=40, event_="opened", topic="orders", evidence=group),
+    ]
+    assert sorted(len(one.folded) for one in standing(*events)) == [0, 1]
+    (first,) = [one for one in standing(*events) if one.folded]
+    assert first.since == NOON + 33 * S
+
+
 @pytest.mark.parametrize(
     ("stuck", "error", "cluster", "explained"),
     [

@@ -169,6 +169,8 @@ def refused_by(error: str, *, at: float) -> list[FindingEvent]:
         ("MSG_SIZE_TOO_LARGE", "INVALID_TIMESTAMP", 2),
         ("NOT_ENOUGH_REPLICAS", "NOT_LEADER_FOR_PARTITION", 1),
         ("TOPIC_AUTHORIZATION_FAILED", "NOT_ENOUGH_REPLICAS", 2),
+        ("TOPIC_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED", 1),  # who may write nowhere gets no producer id
+        ("CLUSTER_AUTHORIZATION_FAILED", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED", 2),
     ],
 )
 def test_another_right_or_setting_is_another_incident(one: str, other: str, incidents: int) -> None:

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import random
 import time
+from pathlib import Path
 
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException
 from hypothesis import given
 from hypothesis import strategies as st
 
+from probes.kafka.client import Connection
 from probes.kafka.errors import ClientError, Crash
 from probes.workloads.observer import Observer
 from probes.workloads.reader import Reader
+from probes.workloads.transactional import transactor
 from probes.workloads.transactional.transaction_course import Course, Outline, outline
 from probes.workloads.transactional.transactions import Transactions
 from rules.vocabulary.slices import Slice
 from tests.known import known
+from tests.monitor.secured import secured_broker
 from tests.probes.conftest import MakeStage, Stage, witness
 from tests.probes.test_reader import Fetched, Handing, polls, until
 
@@ -228,6 +232,20 @@ def test_a_producer_that_is_refused_its_producer_id_says_so_in_every_partition(s
     tried = probe.measure.levels.tries["transaction-commit", ("", "")]
     assert (tried.total, tried.failed) == (1, 1)
     probe.log.end("info")  # it is of no use to close what is unusable
+
+
+def test_a_producer_whose_login_is_refused_does_not_end_by_the_silence_that_follows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transactor, "CALL_WITHIN", 4.0)
+    with secured_broker(tmp_path) as broker:
+        one = Stage(broker.plain, tmp_path / "journal")
+        one.connection = Connection(broker.bootstrap, broker.security(sasl__password="another"))
+        with pytest.raises(ClientError, match="_TIMED_OUT") as silence:
+            put(one, "a")
+        (probe,) = one.probes
+        assert getattr(probe.why(silence.value), "code", None) == "_AUTHENTICATION"
+        probe.log.end("info")
 
 
 def test_what_its_group_has_committed_is_read_back_after_a_commit_of_its_own(stage: MakeStage) -> None:

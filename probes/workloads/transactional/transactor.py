@@ -10,9 +10,10 @@ the next life goes on at once, and nobody is called for a producer that its own 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import Any, Final
 
-from confluent_kafka import TopicPartition
+from confluent_kafka import KafkaException, TopicPartition
 
 from probes.kafka.calls import bounded
 from probes.kafka.client import open_producer
@@ -61,6 +62,9 @@ class Transactor:
             self.call(lambda: self.producer.init_transactions(CALL_WITHIN), "init_transactions")
         except ProbeError as problem:
             error, code = problem, getattr(problem, "code", None)
+            # Nothing was sent yet: what comes is what the client says beside it, as that its login is refused.
+            with suppress(KafkaException):
+                self.producer.poll(0)
         outcome: Outcome = "ok" if error is None else classify(code or "_FAIL", "init")
         self._log.append(
             self._log.everywhere(
