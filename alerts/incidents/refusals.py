@@ -4,6 +4,7 @@ A client that may not write, or may not so much as see a topic, does not always 
 id waits, and one that is told of no partition reads nothing. Beside the finding that names the right, theirs would be
 further pages about it that name none. A producer id is given for the whole cluster: where one producer is refused it
 (`CLUSTER_AUTHORIZATION_FAILED`, also for want of the right to write to any topic), others wait for theirs elsewhere.
+And where a login is refused, all wait that have the same one: who is connected already goes on until it is not.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ from typing import Final
 
 from alerts.event import FindingEvent
 from alerts.incidents.keys import Key, is_refused, place_of
+from rules.vocabulary.conditions import EVIDENCE_LATE
+from rules.vocabulary.slices import LOGIN_REFUSED
 
 UNSEEN: Final = "unseen"
 _READER: Final = "stuck-consumer"
 _PRODUCER: Final = "stuck-producer"
 _STUCK: Final = frozenset({_READER, _PRODUCER})
-_OF_THE_CLUSTER: Final = "CLUSTER_AUTHORIZATION_FAILED"
+_OF_THE_CLUSTER: Final = LOGIN_REFUSED | {"CLUSTER_AUTHORIZATION_FAILED"}
 _LAG: Final = timedelta(seconds=10)
 """What one right is wanted for is due at about the same time: each is asked for as often as its client works."""
 
@@ -55,15 +58,18 @@ def explains(refusal: FindingEvent, event: FindingEvent) -> bool:
     not read."""
     if event.anomaly == UNSEEN:
         return refusal.anomaly == _READER and place_of(refusal) == place_of(event)
-    if event.anomaly not in _STUCK or is_refused(event):
+    if is_refused(event) or refusal.decidable - _LAG > event.decidable or refusal.cluster != event.cluster:
         return False
-    everywhere = event.anomaly == _PRODUCER and _cluster_of(event) in _explained_in(refusal)
-    return (everywhere or _topic_of(refusal) == _topic_of(event)) and refusal.decidable - _LAG <= event.decidable
+    error = refusal.evidence.get("error")
+    if error in LOGIN_REFUSED:
+        return event.anomaly in _STUCK or (event.anomaly == EVIDENCE_LATE and event.evidence.get("hold") == "operation")
+    everywhere = event.anomaly == _PRODUCER and error in _OF_THE_CLUSTER
+    return event.anomaly in _STUCK and (everywhere or _topic_of(refusal) == _topic_of(event))
 
 
 def _explained_in(refusal: FindingEvent) -> tuple[Key, ...]:
     """Where others may wait for the same right."""
-    if refusal.evidence.get("error") == _OF_THE_CLUSTER:
+    if refusal.evidence.get("error") in _OF_THE_CLUSTER:
         return _topic_of(refusal), _cluster_of(refusal)
     return (_topic_of(refusal),)
 

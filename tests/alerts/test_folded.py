@@ -270,6 +270,32 @@ def test_whoever_waits_for_a_producer_id_waits_for_the_right_of_the_cluster_that
     assert len(standing(refused, over, again)) == 2
 
 
+@pytest.mark.parametrize(
+    ("waits", "evidence", "explained"),
+    [
+        ("stuck-producer", {}, True),
+        ("stuck-consumer", {}, True),
+        ("evidence-late", {"hold": "operation"}, True),
+        ("evidence-late", {"hold": "journals"}, False),
+        ("hanging-transaction", {}, False),
+    ],
+)
+@pytest.mark.parametrize("error", ["_AUTHENTICATION", "_SSL"])
+def test_whoever_waits_where_a_login_is_refused_waits_for_that(
+    waits: str, evidence: dict[str, object], explained: bool, error: str
+) -> None:
+    """All of a cluster's clients have the same one."""
+    login = {"error": error, "writer": "writer-3"}
+    refused = told("stuck-producer", "writer-3", at=33, event_="opened", topic="orders", evidence=login)
+    other = told(waits, "b", at=34, event_="opened", topic="payments", evidence=evidence)
+    for order in ([refused, other], [replace(other, counted=NOON + 33 * S), refused]):
+        found = sorted((one.anomaly, one.findings) for one in standing(*order))
+        apart = sorted([("stuck-producer", 1), (waits, 1)])
+        assert found == ([("stuck-producer", 2)] if explained else apart)
+    (elsewhere, here) = standing(refused, replace(other, cluster="d"))
+    assert {elsewhere.findings, here.findings} == {1}
+
+
 LOST = {"writer": 7, "seq": 68, "offset": 62}
 SIGNS_OF_IT = [
     ("inconsistent-offsets", {"offset": 62, "values": [{"writer": 3, "seq": 8}, {"writer": 7, "seq": 68}]}),
