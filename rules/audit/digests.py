@@ -6,13 +6,11 @@ there. The first digest of a block is kept; a later one that differs names a ran
 saw it differently, and the rows of the probe log tell how (`rules.audit.explain`). So an audit reader that reads the
 log from its start finds what changed below the settled frontier, where nothing else is remembered.
 
+A block that is not full yet is compared as far as somebody has read it (`rules.audit.beginnings`).
+
 Readers that begin anew in the middle of a block, as all do when their fleet does, would leave none that has read it
 whole. So one that begins there, where another reading has been, takes that over: what it reads again up to there does
 not count, and from there on it goes on with the other's digest.
-
-A run's digest needs no record: at each offset a fixed odd number (from a table of 1,024) times a hash of the run's
-label (writer, offset - seq), so that a run's sum is a difference of prefix sums. A single exchanged, missing or added
-record always changes the sum; the 32 bits that are kept miss an arbitrary change once in four thousand million.
 
 Blocks are kept in *buckets* of 65,536 offsets, with a roster of the chunks of values that stand there: when the log
 start has passed a bucket, it is dropped, and with it the chunks that no later bucket names.
@@ -27,9 +25,10 @@ from itertools import pairwise
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rules.arrays.intervals import EMPTY, Bools, Ints, among, distinct, each, indices, numbered
+from rules.audit.beginnings import PART, Beginnings, Tail, learn
+from rules.audit.sums import BLOCK, Words, folded, run_digests
 from rules.checks.records.phantom_reads import record_name, record_top
 from rules.kept.check import Asked, Check, News, Passage
 from rules.kept.chunks import SPAN, Chunks, chunk_name
@@ -37,7 +36,6 @@ from rules.kept.codec import Table, concat, take
 from rules.kept.state import Polls
 from rules.settling.positions import Passes
 
-BLOCK: Final = 1024
 BLOCKS: Final = 64
 BUCKET: Final = BLOCK * BLOCKS
 BUCKETS_AT_ONCE: Final = 64
@@ -46,40 +44,7 @@ DROPPED_AT_ONCE: Final = 16
 READINGS_KEPT: Final = 16
 """Readings of processes that are no more which another one may go on with: those that went furthest."""
 
-Words = NDArray[np.uint64]
 _BUCKET: Final = struct.Struct("<QIB")
-
-
-def _weights() -> tuple[Words, Words]:
-    """A fixed odd number for each offset of a block, and their prefix sums."""
-    odd = _mixed(np.arange(1, BLOCK + 1, dtype=np.uint64)) | np.uint64(1)
-    return odd, np.concatenate((np.zeros(1, np.uint64), np.cumsum(odd, dtype=np.uint64)))
-
-
-def _mixed(x: Words) -> Words:
-    """splitmix64: every bit of the result depends on every bit of `x`."""
-    with np.errstate(over="ignore"):
-        x = x + np.uint64(0x9E3779B97F4A7C15)
-        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        return np.asarray(x ^ (x >> np.uint64(31)), np.uint64)
-
-
-_, _PREFIX = _weights()
-
-
-def run_digests(offset: Ints, writer: Ints, seq: Ints, length: Ints) -> tuple[Ints, Ints, Words]:
-    """(run, block, digest) of the runs cut at the blocks' bounds; `run` is the index of the run."""
-    first, last = offset // BLOCK, (offset + length - 1) // BLOCK
-    pieces = last - first + 1
-    run = np.repeat(np.arange(len(offset)), pieces)
-    block = first[run] + np.arange(len(run)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
-    base = block * BLOCK
-    low = np.maximum(offset[run], base) - base
-    high = np.minimum((offset + length)[run], base + BLOCK) - base
-    with np.errstate(over="ignore"):
-        label = _mixed(_mixed(writer.astype(np.uint64)) ^ (offset - seq).astype(np.uint64))[run]
-        return run, block, (_PREFIX[high] - _PREFIX[low]) * label
 
 
 @dataclass(slots=True)
@@ -157,12 +122,13 @@ class Reading(Table):
 @dataclass(slots=True)
 class Audit:
     """`reading`: where readers in assign mode are inside a block, one entry for each that lives, and `READINGS_KEPT` of
-    those that do not. `kept_from`: the first
-    bucket that is kept. `dropping`: [writer, chunk] that the next step drops, or finds to reach further, `reaching`:
-    [writer, chunk, offset] of those that do, as many as stand in a dropped bucket and above the log start; chunk -1 is
-    what is known of the writer."""
+    those that do not. `beginnings`: how the newest blocks begin.
+    `kept_from`: the first bucket that is kept. `dropping`: [writer, chunk] that the next step drops, or finds to reach
+    further, `reaching`: [writer, chunk, offset] of those that do, as many as stand in a dropped bucket and above the
+    log start; chunk -1 is what is known of the writer."""
 
     reading: Reading = field(default_factory=Reading)
+    beginnings: Beginnings = field(default_factory=Beginnings)
     kept_from: int = -1
     dropping: list[list[int]] = field(default_factory=list)
     reaching: list[list[int]] = field(default_factory=list)
@@ -318,7 +284,8 @@ def _caught_up(own: Audit, passes: Passes, polls: Polls) -> tuple[Passes, Polls]
 def _digest_of_known(own: Audit, passage: Passage, passes: Passes, polls: Polls) -> None:
     passes, polls = _caught_up(own, passes, polls)
     segment, process, start, end, carried = _segments(own, passes)
-    keys, sums = _sums(passes, segment, polls, carried, end)
+    runs, of_segment = _runs(passes, segment, polls)
+    keys, sums = _sums(passes, segment, runs, of_segment, carried)
     first, last = -(-start // BLOCK), end // BLOCK
     count = np.maximum(last - first, 0)
     count = np.where(count <= BUCKETS_AT_ONCE * BLOCKS, count, 0)
@@ -328,7 +295,9 @@ def _digest_of_known(own: Audit, passage: Passage, passes: Passes, polls: Polls)
     _compare(passage, block, complete)
     # What is left of each process's last segment is carried to the next step.
     tails = np.append(indices(np.diff(process)), len(process) - 1)
-    rest = _digest_of(keys, sums, tails, last[tails], folded=False)
+    rest = _digest_of(keys, sums, tails, last[tails], short=False)
+    ended = _tails(passes, (runs, of_segment, segment), (start[tails], carried[tails], rest), tails)
+    learn(own.beginnings, ended, passage.state.log_start, passage.report)
     catching = dict(zip(own.reading.process.tolist(), own.reading.at.tolist(), strict=True))
     at = np.array([catching.get(one, -1) for one in process[tails].tolist()], np.int64)
     when = passes.at[np.append(indices(np.diff(passes.process)), len(passes) - 1)]
@@ -367,8 +336,25 @@ def _segments(audit: Audit, passes: Passes) -> tuple[Ints, Ints, Ints, Ints, Int
     return segment, passes.process[heads], begun[heads], passes.end[tails], digest[heads]
 
 
-def _sums(passes: Passes, segment: Ints, polled: Polls, carried: Ints, end: Ints) -> tuple[Ints, Words]:
-    """The digest of each (segment, block) in which something was polled: sorted keys, and sums."""
+def _tails(passes: Passes, polled: tuple[Polls, Ints, Ints], begun: tuple[Ints, Ints, Ints], tails: Ints) -> list[Tail]:
+    """Of each reader that has come to the end of a part of a block in this step its last segment (`tails`): one of each
+    that have read alike. `polled`: the runs, of which segment each is, and of which each pass is; `begun`: where each
+    of the tails began, what it carried, and its digest now."""
+    runs, of_segment, segment = polled
+    begin = passes.start[segment.searchsorted(tails)]
+    end = passes.end[segment.searchsorted(tails, side="right") - 1]
+    came = indices(begin // PART < end // PART)
+    alike: dict[tuple[int, ...], Tail] = {}
+    columns = [column[came].tolist() for column in (begun[0], begin, end, *begun[1:], tails)]
+    for start, low, high, carried, digest, t in zip(*columns, strict=True):
+        key = (start // BLOCK, low // PART, high, carried, digest)
+        if key not in alike:
+            alike[key] = Tail(start, low, high, carried, digest, take(runs, of_segment == t))
+    return list(alike.values())
+
+
+def _runs(passes: Passes, segment: Ints, polled: Polls) -> tuple[Polls, Ints]:
+    """What was polled in segments, and in which."""
     _, inverse = numbered(np.concatenate((passes.process, polled.process)))
     ops, op = numbered(np.concatenate((passes.op, polled.op)))
     label = inverse * len(ops) + op
@@ -376,8 +362,11 @@ def _sums(passes: Passes, segment: Ints, polled: Polls, carried: Ints, end: Ints
     order = own.argsort(kind="stable")
     at = np.minimum(np.searchsorted(own[order], of), len(own) - 1)
     found = (own[order][at] == of) & (polled.offset >= 0)
-    runs = take(polled, found)
-    of_segment = segment[order[at[found]]]
+    return take(polled, found), segment[order[at[found]]]
+
+
+def _sums(passes: Passes, segment: Ints, runs: Polls, of_segment: Ints, carried: Ints) -> tuple[Ints, Words]:
+    """The digest of each (segment, block) in which something was polled: sorted keys, and sums."""
     run, block, digest = run_digests(runs.offset, runs.writer, runs.seq, runs.length)
     unfinished = indices(carried != 0)
     # The block that a segment had begun before: the one that its first pass goes on in.
@@ -398,16 +387,16 @@ def _keys(segment: Ints, block: Ints) -> Ints:
     return segment * (1 << 40) + block
 
 
-def _digest_of(keys: Ints, sums: Words, segment: Ints, block: Ints, *, folded: bool = True) -> Ints:
-    """The digests of these blocks, 0 where nothing was polled; 32 bits of them, or (not `folded`) all."""
+def _digest_of(keys: Ints, sums: Words, segment: Ints, block: Ints, *, short: bool = True) -> Ints:
+    """The digests of these blocks, 0 where nothing was polled; 32 bits of them, or (not `short`) all."""
     wanted = _keys(segment, block)
     if not len(keys):
         return np.zeros(len(wanted), np.int64)
     at = np.minimum(keys.searchsorted(wanted), len(keys) - 1)
     whole = np.where(keys[at] == wanted, sums[at], np.uint64(0))
-    if not folded:
+    if not short:
         return np.asarray(whole.astype(np.int64))
-    return np.asarray(((whole ^ (whole >> np.uint64(32))) & np.uint64(0xFFFFFFFF)).astype(np.int64))
+    return folded(whole)
 
 
 def _compare(passage: Passage, block: Ints, digest: Ints) -> None:

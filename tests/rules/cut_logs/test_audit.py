@@ -9,9 +9,10 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from rules.audit.digests import BLOCK, BUCKET, Bucket, run_digests
+from rules.audit.digests import BUCKET, Bucket
 from rules.audit.explain import concerns, explain
 from rules.audit.readings import Readings
+from rules.audit.sums import BLOCK, run_digests
 from rules.vocabulary.finding import Finding
 from rules.vocabulary.slices import Irregular, Place
 from tests.rules.histories import History, Store, found, number
@@ -117,7 +118,7 @@ def subjects(findings: Sequence[Finding]) -> set[tuple[str, tuple[int | str, ...
 @pytest.mark.parametrize("parts", [1, 7, 60])
 @pytest.mark.parametrize("markers", [0, 3, 100])
 def test_a_log_that_stays_is_found_to_stay(markers: int, parts: int) -> None:
-    log = logged(5 * BLOCK, markers=markers)
+    log = logged(5 * BLOCK + 700, markers=markers)
     for size in (50, 333, 5000):
         store = check(audited(log, log, size=size), parts=parts, seed=size)
         assert store.rechecks == []
@@ -131,6 +132,45 @@ def test_a_record_that_vanished(parts: int) -> None:
     store = check(h, parts=parts)
     assert [(r.start, r.end) for _, r in store.rechecks] == [(BLOCK, 2 * BLOCK)]
     assert subjects(explained(h, store)) == {("vanished-record", (1500, W, 1500))}
+
+
+@pytest.mark.parametrize("parts", [1, 9, 60])
+@pytest.mark.parametrize("more", [70, 900], ids=["a part", "a block"])
+@pytest.mark.parametrize("read_to", [5 * BLOCK + 128, 5 * BLOCK + 300])
+def test_a_record_that_vanished_from_a_block_that_is_not_full(read_to: int, more: int, parts: int) -> None:
+    """The audit comes to its end, and that is not the end of the log any more."""
+    log, gone = logged(5 * BLOCK + 300), 5 * BLOCK + 64
+    h = History()
+    write(h, log)
+    read(h, "r", log)
+    settle(h, max(log) + 1)
+    longer = logged(max(log) + more)
+    for offset in range(max(log) + 1, max(longer) + 1):
+        h.send("w", offset, 1, at=offset)
+    read(h, "r", longer, start=max(log) + 1)
+    read(h, "audit", {o: v for o, v in log.items() if o != gone and o < read_to}, size=333)
+    settle(h, max(longer) + 1)
+    store = check(h, parts=parts)
+    assert [(r.start, r.end) for _, r in store.rechecks] == [(5 * BLOCK, 5 * BLOCK + 128)]
+    assert subjects(explained(h, store)) == {("vanished-record", (gone, W, gone))}
+
+
+@pytest.mark.parametrize("more", [100, 2 * BLOCK], ids=["less than a part was read", "too long ago"])
+def test_of_a_block_that_is_not_full_only_whole_parts_of_the_newest_are_compared(more: int) -> None:
+    """What is not is compared when it is read again, and the block is full."""
+    log = logged(5 * BLOCK + 63 if more == 100 else 5 * BLOCK + 300)
+    h = History()
+    longer = logged(max(log) + more)
+    write(h, longer)
+    read(h, "r", longer)
+    settle(h, max(longer) + 1)
+    read(h, "audit", {o: v for o, v in log.items() if o != 5 * BLOCK + 10}, size=333)
+    settle(h, max(longer) + 1)
+    assert check(h, parts=7).rechecks == []
+    read(h, "second", {o: v for o, v in longer.items() if o != 5 * BLOCK + 10}, size=333)
+    settle(h, max(longer) + 1)
+    asked = [(r.start, r.end) for _, r in check(h, parts=7).rechecks]
+    assert asked == [(5 * BLOCK, 5 * BLOCK + 64 if more == 100 else 6 * BLOCK)]
 
 
 @pytest.mark.parametrize("parts", [1, 9])

@@ -7,7 +7,8 @@ import random
 import pytest
 
 from rules.audit import digests
-from rules.audit.digests import BLOCK, READINGS_KEPT
+from rules.audit.digests import READINGS_KEPT
+from rules.audit.sums import BLOCK
 from rules.engine import order
 from rules.kept.state import load
 from tests.rules.cut_logs.test_audit import PLACE, Log, W, check, explained, logged, read, runs, settle, subjects, write

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rules.audit.digests import BLOCK
 from rules.audit.explain import concerns, explain
 from rules.audit.readings import Readings
+from rules.audit.sums import BLOCK
 from rules.kept.state import Foreign, Moves, Spans, State
 from rules.settling import strangers
 from rules.vocabulary.slices import Irregular, Slice

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from rules.audit.digests import BLOCK
 from rules.audit.explain import explain
 from rules.audit.readings import Readings
+from rules.audit.sums import BLOCK
 from rules.kept.state import UnknownFormat
 from rules.vocabulary.finding import FACT_SCHEMA, Finding
 from rules.vocabulary.slices import Place, Slice
