@@ -22,7 +22,7 @@ forgotten before.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -121,7 +121,9 @@ def note_lives(state: State, columns: Columns) -> None:
     """What start, close and mark rows tell of processes, and which rows came first."""
     committers = set()
     read, declared = _read_by_marks(columns), declared_gone.declarations(columns)
-    standstills.note(state, columns, {row: at for row, at in read.items() if row not in declared})
+    by_hosts = {row: at for row, at in read.items() if row not in declared}
+    spoke = standstills.spoken(state, columns, by_hosts)
+    standstills.note(state, columns, by_hosts)
     for row in indices(columns.where(START, CLOSE, MARK)).tolist():
         number = int(columns.process[row])
         process = state.processes.get(number)
@@ -148,7 +150,7 @@ def note_lives(state: State, columns: Columns) -> None:
     for number in committers:
         state.processes.pop(number, None)  # a committer vouches for others and has nothing to be complete itself
     _note_first_rows(state, columns)
-    _note_marks(state, columns, declared)
+    _note_marks(state, columns, declared, spoke)
 
 
 def _read_by_marks(columns: Columns) -> dict[int, int]:
@@ -214,10 +216,10 @@ def _note_settings(state: State, columns: Columns, row: int) -> None:
     retrying_writers.note(state, int(columns.process[row]), told)
 
 
-def _note_marks(state: State, columns: Columns, declared: frozenset[int]) -> None:
+def _note_marks(state: State, columns: Columns, declared: frozenset[int], spoke: Mapping[int, Sequence[int]]) -> None:
     told = all_marks(columns)
     forgotten = {entry[0] for entry in state.gone}
-    order = np.lexsort((told.through, told.slices, told.process))
+    order = np.lexsort((told.at, told.through, told.slices, told.process))
     boots = columns.boot[told.row]
     fields = (told.process, told.slices, told.through, told.at, told.host, columns.op[told.row], told.ended, boots)
     entries = zip(order.tolist(), *(one[order].tolist() for one in fields), strict=True)
@@ -243,6 +245,7 @@ def _note_marks(state: State, columns: Columns, declared: frozenset[int]) -> Non
         if process.boot != boot:
             through = clocks.told_later(state, process.boot, through)
         if ended < 0:
+            standstills.note_silence(process, at, spoke.get(host, ()))
             process.vouched = at if at > process.vouched else process.vouched
         else:
             if told.lost[i]:

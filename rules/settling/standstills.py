@@ -10,16 +10,23 @@ off*: they say so, or nothing more can be written, and the committer finds them 
 then it cannot append either, so that its last mark before tells through when they lived. Here and there a row finds
 room meanwhile. It is the same where a process was killed: what it tried last, nobody knows.
 
+A process alone may stand still as well, where each has its own: it was frozen, or starved. A probe says several times
+a second that it lives, whatever it waits for; of one that does not, its host's committer tells nothing while it tells
+of others (`probes.log.commits.lives`).
+
 Who must do something within a time (`stuck-producer`, `stuck-consumer`) begins anew when the host goes on, and whoever
 broke off was not stuck between the last mark that tells of it as living and its end. Where nobody read meanwhile, what
 must be polled within a time (`unseen`) has as long from then on; one reader of another host that went on is enough for
 it to be due as ever. What was due before is due.
 
-State: the newest `KEPT` of each host; when the last `READ_KEPT` readers that are forgotten were at work.
+State: the newest `KEPT` of each host and of each process; when the last `READ_KEPT` readers that are forgotten were at
+work.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -71,6 +78,25 @@ def _note(host: Host, times: Ints) -> None:
     del host.stood[:-KEPT]
 
 
+def spoken(state: State, columns: Columns, read: dict[int, int]) -> dict[int, list[int]]:
+    """By host, through when its committer had read journals by its marks: by those of these rows (`read`), and by the
+    newest before them; in order."""
+    times: dict[int, list[int]] = {}
+    for committer in each(columns.process[list(read)]) if read else ():
+        host = state.hosts.get(committer)
+        marked = {at for row, at in read.items() if columns.process[row] == committer}
+        times[committer] = sorted(marked | ({host.now} if host is not None and host.now >= 0 else set()))
+    return times
+
+
+def note_silence(process: Process, at: int, spoke: Sequence[int]) -> None:
+    """Its host tells of it at this time: note since when it had told of others only, if that was for long. `spoke`: its
+    host's marks (`spoken`); where there was none meanwhile the host stood still, or the probe log was away."""
+    since = process.vouched
+    if since >= 0 and at - since > STANDSTILL and bisect_right(spoke, since) < bisect_left(spoke, at):
+        process.silences = [*process.silences, [since, at]][-KEPT:]
+
+
 def of_process(state: State, number: int, remembered: Last | None = None) -> list[list[int]]:
     """[from, to] of when a process tried nothing, as far as is known, in the order of their times. It may be over and
     forgotten, and be judged all the same: its last rows came late, or it waited for what another host saw.
@@ -80,6 +106,8 @@ def of_process(state: State, number: int, remembered: Last | None = None) -> lis
         return []
     host = state.hosts.get(last.host)
     stood = host.stood if host is not None else []
+    if (process := state.processes.get(number)) is not None and process.silences:
+        stood = sorted([*stood, *process.silences])
     return [*stood, [last.through, last.broke_off]] if last.through < last.broke_off else stood
 
 

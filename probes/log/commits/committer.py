@@ -432,6 +432,7 @@ class Committer:
         found = known + self._lives.newcomers(parts)
         readers = [one for one in found if one.name not in self._impossible]
         read = self._read(readers, parts, now, mono)
+        self._lives.look(readers, mono)
         return read if held is None else held.followed_by(read)
 
     def _planned(
@@ -454,7 +455,8 @@ class Committer:
             return None
         through = journals_read(before, read.unread, now)
         append = Append(before.version + 1, through, now, self._clock.boot, read.mono, self._steps)
-        marks = mark_rows(marked, [of_reader(one) for one in vouched], last, counters, append)
+        spoken = [of_reader(one) for one in vouched if not self._lives.is_silent(one, read.mono)]
+        marks = mark_rows(marked, spoken, last, counters, append)
         counters |= {place: counters.get(place, 0) + 1 for place in marked}
         index = {place: i for i, place in enumerate(counters)}
         plan = replace(

@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import logging
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
+from typing import Final
 
 from probes.clock import Clock
 from probes.log.commits.append_plan import Part
@@ -23,6 +24,12 @@ HOST_LOST = "its host went down with it, and the end of its journal may be missi
 END_LOST = "the end of its journal is missing"
 
 
+SILENT: Final = 5_000_000_000
+"""Nanoseconds in which a living probe writes many times over that it lives, whatever it waits for."""
+TURNS: Final = 3
+"""And so many turns: who takes none for long was frozen itself."""
+
+
 class Lives:
     """The journals of one folder, each read from where the last plan ended.
 
@@ -35,6 +42,9 @@ class Lives:
         self.unreadable: list[str] = []
         self._clock = clock
         self._readers: dict[str, LifeReader] = {}
+        self._still: dict[str, tuple[int, int, int]] = {}
+        """Of each life through where its journal was read, since when it has not grown (monotonic), and at how many
+        turns."""
 
     def path(self, name: str) -> Path:
         return self.folder / LIVES / name
@@ -94,6 +104,22 @@ class Lives:
             self.unverifiable[reader.name] = recovered.reason
             if not reader.unread():  # the damage lies in what was read already, and no end follows
                 reader.broken = f"at byte {reader.offset}: {recovered.reason}"
+
+    def look(self, readers: Iterable[LifeReader], mono: int) -> None:
+        """Take note of who goes on writing, at this turn."""
+        before, self._still = self._still, {}
+        for reader in readers:
+            end, since, turns = before.get(reader.name, (-1, 0, 0))
+            grows = reader.offset != end or reader.unread() > 0
+            self._still[reader.name] = (reader.offset, mono, 1) if grows else (end, since, turns + 1)
+
+    def is_silent(self, reader: LifeReader, mono: int) -> bool:
+        """Has it not said for long that it lives, and has not ended either? Its process was frozen, or hangs: what it
+        is at nobody knows, not even that it tries anything."""
+        if reader.broken is not None or reader.progress.over or reader.progress.lost:
+            return False
+        _, since, turns = self._still.get(reader.name, (0, mono, 0))
+        return bool(turns >= TURNS and mono - since >= SILENT)
 
     def after(self, reader: LifeReader, now: int) -> int | None:
         """Until when to vouch for a life, in microseconds of log time; None as long as its end is not read."""

@@ -148,6 +148,31 @@ def test_rows_arrive_with_marks_that_say_how_far(folder: Path, history: Path, cl
     check_slices(rows)
 
 
+def test_nobody_vouches_for_a_life_that_does_not_say_for_long_that_it_lives(
+    folder: Path, history: Path, clock: StillClock
+) -> None:
+    """It is frozen in the middle of an operation; the other one waits for an answer."""
+    frozen, waits, over = (Prober.start(folder, process, clock) for process in (1, 2, 3))
+    for prober in (frozen, waits):
+        prober.invoke(0)
+    over.close()
+    with committer(folder, history, clock) as one:
+
+        def turn(*alive: Prober) -> list[int]:
+            clock.tick(1.0)
+            for prober in alive:
+                prober.alive()
+            one.commit()
+            rows = table_rows(history)
+            return sorted(marks_of(rows, max(row["op"] for row in rows if row["f"] == "mark"), 0))
+
+        assert turn(frozen, waits) == [1, 2, 3]
+        assert [turn(waits) for _ in range(6)] == [[1, 2]] * 4 + [[2]] * 2
+        assert turn(frozen, waits) == [1, 2]
+        clock.tick(60.0)
+        assert turn() == [1, 2], "this committer was frozen itself"
+
+
 def test_a_life_that_begins_while_the_dead_are_finished_is_in_what_is_promised_then(
     folder: Path, history: Path, clock: StillClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

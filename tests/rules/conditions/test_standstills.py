@@ -123,6 +123,53 @@ def test_nobody_is_stuck_while_the_host_stands_still(
     assert [events(found, name) for name in STUCK] == [[], []]
 
 
+def one_stands_still(h: Two, *, seconds: int = 60, silent: bool = True, ends: bool = True) -> None:
+    """The writer and one of the readers of host `two`, each a process of its own, in the middle of what they do. What
+    their probes say of themselves several times a second is missed after five."""
+    h.go(10)
+    begun, h.open["q"] = h.at(h.time), h.time
+    h.go(5, "q", "s")
+    h.unheard = {"q", "s"} if silent else set()
+    h.go(seconds - 5, "q", "s")
+    h.unheard.clear()
+    if ends:
+        h.go(1, "q")
+        del h.open["q"]
+        h.row("q", "send", type="info", error="_TIMED_OUT", invoked=begun, sent=[Run(number("q"), 10, None, 1)])
+    h.go(20, *(() if ends else ("q", "s")))
+
+
+@FEEDS
+@pytest.mark.parametrize("seconds", [40, 120])
+@pytest.mark.parametrize("ends", [True, False])
+def test_nobody_is_stuck_whose_process_alone_stands_still(
+    seconds: int, ends: bool, fed: Callable[[History], Store]
+) -> None:
+    """Nor within the objective after that."""
+    h = Two()
+    one_stands_still(h, seconds=seconds, ends=ends)
+    found = fed(h)
+    assert [events(found, name) for name in STUCK] == [[], []]
+
+
+@FEEDS
+def test_who_waits_and_says_so_is_stuck(fed: Callable[[History], Store]) -> None:
+    h = Two()
+    one_stands_still(h, silent=False)
+    assert [[event for event, _, _ in events(fed(h), name)] for name in STUCK] == [["opened", "closed"]] * 2
+
+
+@FEEDS
+def test_whose_process_stood_still_and_goes_on_may_be_stuck_from_then_on(fed: Callable[[History], Store]) -> None:
+    h = Two()
+    one_stands_still(h, ends=False)
+    h.go(20, "q", "s")
+    assert [[(event, at) for event, _, at in events(fed(h), name)] for name in STUCK] == [
+        [("opened", 102)],
+        [("opened", 102)],
+    ]
+
+
 def expelled(h: Two, *rest: str) -> None:
     """Host `two` is not heard of for minutes, in which these did nothing. The group threw `s` out meanwhile, so that
     its life ends as soon as it goes on; log time, which host `one` kept going, is beyond that before it comes. What an
