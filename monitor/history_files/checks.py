@@ -29,7 +29,7 @@ from streaming_jobs.history.replay import Edge, Replay
 from streaming_jobs.history.validation import KEYS, reasons_to_reject
 from streaming_jobs.location import TableLocation
 from streaming_jobs.verdicts import lookups
-from streaming_jobs.verdicts.recheck import PATIENCE, OffsetRange, explained, shares
+from streaming_jobs.verdicts.recheck import PATIENCE, OffsetRange, explained, shares, together
 
 log = logging.getLogger(__name__)
 
@@ -113,8 +113,8 @@ class Checks:
         findings: list[Finding] = []
         waiting = {asked: asked.start for asked in self.rechecks}
         while waiting:
-            for share in shares(waiting.items()):
-                for part, found in explained(Replay(history), share, finished=last).items():
+            for some in together(shares(waiting.items())):
+                for part, found in explained(Replay(history), some, finished=last).items():
                     asked = part.of
                     waiting[asked] = part.end
                     findings += found or []

@@ -106,9 +106,9 @@ class Report:
         return take(waiting, slice(-most, None))
 
     def recheck(self, start: int, end: int, seen: int) -> None:
-        """Ask for the rows that polled in [start, end), once for what was `seen` there."""
-        if self.once(f"recheck:{start}:{end}:{seen}"):
-            self.rechecks.append(Recheck(start, end))
+        """Ask for the rows that polled in [start, end), once for what was `seen` there, and once in a step."""
+        if self.once(f"recheck:{start}:{end}:{seen}") and (asked := Recheck(start, end)) not in self.rechecks:
+            self.rechecks.append(asked)
 
     def room(self, anomaly: str, context: Mapping[str, str] | None = None) -> int:
         """How many more findings of this anomaly are reported one by one; callers need not build the rest."""

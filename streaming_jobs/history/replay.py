@@ -9,9 +9,11 @@ alone, so that an interrupted replay goes on with the same pieces.
 from __future__ import annotations
 
 import json
+import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
+from functools import reduce
 from pathlib import Path
 from typing import Any, Final, TypeVar
 from urllib.parse import unquote
@@ -141,19 +143,28 @@ class Replay:
 
         return self._translated(act)
 
-    def rows_of(self, day: str, place: Place, size: int) -> Iterator[pa.Table]:
-        """One partition's rows of a day, with the columns of `CHECKED_SCHEMA`, some at a time."""
+    def rows_of(self, day: str, places: Sequence[Place], size: int) -> Iterator[pa.Table]:
+        """The rows of a day in these partitions, with the columns of `CHECKED_SCHEMA`, `size` at a time and not many
+        more: a day has thousands of files, each with few of them, and whoever looks at rows pays for each time."""
         data = self._translated(lambda: self._of(day))
         names = [name for name in CHECKED_SCHEMA.names if name in data.schema.names]
-        wanted = (
+        of_each = [
             (ds.field("partition") == place.partition)
             & (ds.field("topic_id") == place.topic_id)
             & (ds.field("cluster") == place.cluster)
-        )
+            for place in places
+        ]
+        wanted = reduce(operator.or_, of_each)
         batches = iter(data.scanner(columns=names, filter=wanted, batch_size=size).to_batches())
+        held: list[pa.RecordBatch] = []
         while (batch := self._translated(lambda: next(batches, None))) is not None:
             if batch.num_rows:
-                yield completed(pa.table(batch))
+                held.append(batch)
+            if sum(one.num_rows for one in held) >= size:
+                yield completed(pa.Table.from_batches(held).combine_chunks())
+                held = []
+        if held:
+            yield completed(pa.Table.from_batches(held).combine_chunks())
 
     def newest(self) -> int:
         """The log time (microseconds) of the row that completed last; -1 where there is none."""

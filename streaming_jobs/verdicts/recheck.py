@@ -5,8 +5,8 @@ Asked by a batch and answered on a thread of its own, since the rows may lie day
 so that a question outlives the process. What is found is reported by the id of its finding, once. Partitions take
 turns, and so do the questions about one: none waits for all of a wide one.
 
-The log is read from its newest day backwards, and for one partition only, up to the day before which the range did not
-exist: on that day nobody had observed a log end beyond its first offset.
+The log is read from its newest day backwards, up to the day before which the range did not exist: on that day nobody
+had observed a log end beyond its first offset. Each file has rows of all partitions, so that it is read once for many.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rules.arrays.columns import by_place
 from rules.audit.explain import concerns, explain
 from rules.audit.readings import Readings
 from rules.vocabulary.finding import Finding
 from rules.vocabulary.slices import Place
 from streaming_jobs.errors import JobError
 from streaming_jobs.history.replay import Replay
-from streaming_jobs.history.validation import CHECKED_SCHEMA
 from streaming_jobs.location import TableLocation
 from streaming_jobs.tables.delta_tables import Table, open_table, read_table
 from streaming_jobs.tables.schemas import RECHECKS
@@ -106,15 +106,15 @@ class Rechecks:
                 waiting = [(asked, known.through) for asked, known in self._waiting.items() if asked not in held]
             if not waiting:
                 return
-            for share in shares(waiting):
+            for some in together(shares(waiting)):
                 if stopping():
                     return
                 try:
-                    held |= self._settle(explained(Replay(self._history), share))
+                    held |= self._settle(explained(Replay(self._history), some))
                 except (JobError, OSError, pa.ArrowException) as error:
-                    held |= {part.of for part in share}
-                    place = share[0].of.place
-                    log.warning("%s ranges of %s are not explained yet, and tried again: %s", len(share), place, error)
+                    held |= {part.of for share in some for part in share}
+                    places = ", ".join(f"{len(share)} ranges of {share[0].of.place}" for share in some)
+                    log.warning("%s are not explained yet, and tried again: %s", places, error)
 
     def _settle(self, found: Mapping[Part, list[Finding] | None]) -> set[OffsetRange]:
         """Tell what was found, and write down which questions are answered: those found to their end, and those given
@@ -170,30 +170,50 @@ def shares(waiting: Iterable[tuple[OffsetRange, int]]) -> list[list[Part]]:
     return [sorted(parts, key=lambda part: (part.start, part.end)) for parts in by_place.values()]
 
 
-def explained(replay: Replay, share: Sequence[Part], *, finished: bool = False) -> dict[Part, list[Finding] | None]:
-    """What the rows of the log say of these ranges of one partition: see `rules.audit.explain.explain`."""
-    place = share[0].of.place
-    rows = _rows_of(replay, place, [(part.start, part.end) for part in share])
-    if not rows.num_rows:
-        return {part: [] for part in share}
-    readings = Readings(rows)
-    return {part: explain(readings, place, part.start, part.end, finished=finished) for part in share}
+def together(shares: Sequence[list[Part]]) -> list[list[list[Part]]]:
+    """The shares of which the rows are read at once: of `AT_ONCE` offsets in all, or one of more."""
+    found: list[list[list[Part]]] = []
+    room = 0
+    for share in shares:
+        offsets = sum(part.end - part.start for part in share)
+        if offsets > room:
+            found.append([])
+            room = AT_ONCE
+        found[-1].append(share)
+        room -= offsets
+    return found
 
 
-def _rows_of(replay: Replay, place: Place, ranges: Sequence[tuple[int, int]]) -> pa.Table:
-    """The rows of the probe log that `explain` needs."""
-    kept: list[pa.Table] = []
-    lowest = min(start for start, _ in ranges)
+def explained(
+    replay: Replay, shares: Sequence[Sequence[Part]], *, finished: bool = False
+) -> dict[Part, list[Finding] | None]:
+    """What the rows of the log say of these ranges, each share of one partition: see `rules.audit.explain.explain`."""
+    rows = _rows_of(replay, {share[0].of.place: [(part.start, part.end) for part in share] for share in shares})
+    found: dict[Part, list[Finding] | None] = {}
+    for share in shares:
+        place = share[0].of.place
+        readings = Readings(rows[place]) if place in rows else None
+        for part in share:
+            found[part] = explain(readings, place, part.start, part.end, finished=finished) if readings else []
+    return found
+
+
+def _rows_of(replay: Replay, ranges: Mapping[Place, Sequence[tuple[int, int]]]) -> dict[Place, pa.Table]:
+    """The rows of the probe log that `explain` needs of each partition that has any."""
+    kept: dict[Place, list[pa.Table]] = {}
+    left = {place: min(start for start, _ in wanted) for place, wanted in ranges.items()}
     for day in reversed(replay.days()):
-        highest = -1
-        for rows in replay.rows_of(day, place, _ROWS):
-            highest = max(highest, pc.max(rows["log_end"]).as_py() or -1)
-            needed = rows.filter(concerns(rows, ranges))
-            if needed.num_rows:
-                kept.append(needed)
-        if 0 <= highest <= lowest:
+        highest = dict.fromkeys(left, -1)
+        for rows in replay.rows_of(day, list(left), _ROWS):
+            for place, mine in by_place(rows).items():
+                highest[place] = max(highest[place], pc.max(mine["log_end"]).as_py() or -1)
+                needed = mine.filter(concerns(mine, ranges[place]))
+                if needed.num_rows:
+                    kept.setdefault(place, []).append(needed)
+        left = {place: lowest for place, lowest in left.items() if not 0 <= highest[place] <= lowest}
+        if not left:
             break
-    return pa.concat_tables(kept).combine_chunks() if kept else CHECKED_SCHEMA.empty_table()
+    return {place: pa.concat_tables(tables).combine_chunks() for place, tables in kept.items()}
 
 
 def asked_row(asked: OffsetRange) -> dict[str, object]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -25,7 +26,7 @@ from streaming_jobs.tables.delta_tables import open_table, read_table
 from streaming_jobs.tables.schemas import ACROSS, RECHECKS
 from streaming_jobs.verdicts import recheck
 from streaming_jobs.verdicts.checks import OUTPUT_SCHEMA
-from streaming_jobs.verdicts.recheck import AT_ONCE, TOGETHER, OffsetRange, Part, Rechecks, shares, unanswered
+from streaming_jobs.verdicts.recheck import AT_ONCE, TOGETHER, OffsetRange, Part, Rechecks, shares, together, unanswered
 from streaming_jobs.verdicts.sink import Batch, Sink
 from tests.known import a_folder
 from tests.rules.cut_logs.test_audit import audited, logged
@@ -210,35 +211,58 @@ def test_a_question_outlives_the_process_and_waits_for_the_log_start(tmp_path: P
     assert read_table(tables, "findings").num_rows == 1
 
 
-def test_many_questions_about_one_partition_are_answered_with_one_reading(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_questions_are_answered_with_one_reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each append brings a few rows of every partition: the files of a day are read once for all of them."""
     log = logged(5 * BLOCK)
-    gone = {100, 1500, 1501, 3 * BLOCK}
-    h = audited(log, {o: v for o, v in log.items() if o not in gone})
+    gone = {0: {100, 1500, 1501, 3 * BLOCK}, 1: {2000}}
     history, tables = tmp_path / "history", tmp_path / "tables"
-    commit(history, h.rows)
-    readings: list[int] = []
+    for partition, lacks in gone.items():
+        h = audited(log, {o: v for o, v in log.items() if o not in lacks})
+        commit(history, [replace(row, partition=partition) for row in h.rows])
+    readings: list[list[int]] = []
     rows_of = Replay.rows_of
 
-    def counted(self: Replay, day: str, place: Place, size: int) -> Iterator[pa.Table]:
-        readings.append(place.partition)
-        return rows_of(self, day, place, size)
+    def counted(self: Replay, day: str, places: Sequence[Place], size: int) -> Iterator[pa.Table]:
+        readings.append(sorted(place.partition for place in places))
+        return rows_of(self, day, places, size)
 
     monkeypatch.setattr(Replay, "rows_of", counted)
-    places = [Place("c", "t", 0), Place("c", "t", 1)]
+    places = [Place("c", "t", partition) for partition in range(3)]
     asked = [OffsetRange(place, block * BLOCK, (block + 1) * BLOCK) for block in range(5) for place in places]
     rechecks = Rechecks(history, tables, Sink(tables, "job:q").report)
     rechecks.ask(asked)
     rechecks.answer()
-    assert sorted(readings) == [0, 1], "one day, read once for each partition"
+    assert readings == [[0, 1, 2]]
     found = read_table(tables, "findings")
     assert set(found["anomaly"].to_pylist()) == {"vanished-record"}
-    assert {orjson.loads(told)["offset"] for told in found["evidence"].to_pylist()} == gone
+    told = zip(found["partition"].to_pylist(), found["evidence"].to_pylist(), strict=True)
+    assert {(partition, orjson.loads(evidence)["offset"]) for partition, evidence in told} == {
+        (partition, offset) for partition, lacks in gone.items() for offset in lacks
+    }
     answers = read_table(tables, "rechecks")
     assert answers.num_rows == len(asked) and all(answers["answered"].to_pylist())
     rechecks.answer()
-    assert len(readings) == 2, "nothing is left to answer"
+    assert len(readings) == 1, "nothing is left to answer"
+
+
+@pytest.mark.parametrize("size", [1, 700, 1 << 16])
+def test_the_rows_of_partitions_come_so_many_at_a_time(tmp_path: Path, size: int) -> None:
+    history = tmp_path / "history"
+    rows = audited(logged(BLOCK), logged(BLOCK), size=50).rows
+    for i in range(0, len(rows), 10):
+        commit(history, [replace(row, partition=i % 3) for row in rows[i : i + 10]])
+    replay, places = Replay(history), [Place("c", "t", 0), Place("c", "t", 2)]
+    (day,) = replay.days()
+    parts = [table.num_rows for table in replay.rows_of(day, places, size)]
+    assert sum(parts) == sum(min(10, len(rows) - i) for i in range(0, len(rows), 10) if i % 3 != 1)
+    assert all(size <= part < size + 10 for part in parts[:-1])
+    assert len(parts) > 1 or size > sum(parts)
+
+
+def test_what_is_read_at_once_is_bounded() -> None:
+    wide, small = (Part(OffsetRange(Place("c", "t", n), 0, end), 0, end) for n, end in ((0, AT_ONCE), (1, 10)))
+    assert together([]) == []
+    assert together([[small], [small], [wide], [small, small]]) == [[[small], [small]], [[wide]], [[small, small]]]
 
 
 def test_questions_are_taken_together_by_partition_and_in_shares_of_a_bounded_size() -> None:
