@@ -443,7 +443,7 @@ class IntegrityJob:
         if self._lookups is not None:
             self._lookups.answer(stopping, last=last)
         if self._rechecks is not None:
-            self._rechecks.answer(stopping)
+            self._rechecks.answer(stopping, last=last)
 
     # The threads that watch
 

@@ -15,7 +15,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import pyarrow as pa
@@ -26,6 +26,7 @@ from rules.audit.explain import concerns, explain
 from rules.audit.readings import Readings
 from rules.vocabulary.finding import Finding
 from rules.vocabulary.slices import Place
+from rules.vocabulary.times import EPOCH
 from streaming_jobs.errors import JobError
 from streaming_jobs.history.replay import Replay
 from streaming_jobs.location import TableLocation
@@ -34,6 +35,10 @@ from streaming_jobs.tables.schemas import RECHECKS
 
 log = logging.getLogger(__name__)
 
+FIRST_WAIT: Final = timedelta(seconds=2)
+"""Until a question that cannot be answered yet is looked into again, and twice as long each time after that. Where a
+log was cut its readers may go on within the range for minutes, and each look reads the day."""
+LONGEST_WAIT: Final = timedelta(seconds=60)
 PATIENCE: Final = 300
 """How many times it is looked for an observation of the log start after the reading in question; an answer without one
 may take retention for a loss, so there is none then."""
@@ -65,10 +70,16 @@ class Part:
 
 @dataclass(slots=True)
 class _Progress:
-    """How far a question is answered, and how many times the log start was missing."""
+    """How far a question is answered, how many times the log start was missing, and when it is looked into again."""
 
     through: int
     tried: int = 0
+    due: datetime = EPOCH
+
+    def put_off(self, now: datetime) -> None:
+        """It cannot be answered yet."""
+        self.due = now + min(FIRST_WAIT * 2 ** min(self.tried, 10), LONGEST_WAIT)
+        self.tried += 1
 
 
 class Rechecks:
@@ -97,13 +108,15 @@ class Rechecks:
             for asked in questions:
                 self._waiting.setdefault(asked, _Progress(asked.start))
 
-    def answer(self, stopping: Callable[[], bool] = lambda: False) -> None:
+    def answer(self, stopping: Callable[[], bool] = lambda: False, *, last: bool = False) -> None:
         """Answer what can be answered now, also what is asked meanwhile. What fails is told in the log and tried again
-        by the next call."""
+        by the next call. `last`: there is none, so that nothing waits for its time."""
         held: set[OffsetRange] = set()
         while True:
+            now = self._clock()
             with self._lock:
-                waiting = [(asked, known.through) for asked, known in self._waiting.items() if asked not in held]
+                due = [asked for asked, known in self._waiting.items() if last or known.due <= now]
+                waiting = [(asked, self._waiting[asked].through) for asked in due if asked not in held]
             if not waiting:
                 return
             for some in together(shares(waiting)):
@@ -130,7 +143,7 @@ class Rechecks:
                     else:  # the others first
                         self._waiting[asked] = self._waiting.pop(asked)
                     continue
-                known.tried += 1
+                known.put_off(self._clock())
                 if known.tried >= PATIENCE:
                     log.warning("offsets %s to %s of %s were given up unexplained", part.start, asked.end, asked.place)
                     over.append(asked)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import orjson
@@ -26,7 +26,17 @@ from streaming_jobs.tables.delta_tables import open_table, read_table
 from streaming_jobs.tables.schemas import ACROSS, RECHECKS
 from streaming_jobs.verdicts import recheck
 from streaming_jobs.verdicts.checks import OUTPUT_SCHEMA
-from streaming_jobs.verdicts.recheck import AT_ONCE, TOGETHER, OffsetRange, Part, Rechecks, shares, together, unanswered
+from streaming_jobs.verdicts.recheck import (
+    AT_ONCE,
+    TOGETHER,
+    OffsetRange,
+    Part,
+    Rechecks,
+    explained,
+    shares,
+    together,
+    unanswered,
+)
 from streaming_jobs.verdicts.sink import Batch, Sink
 from tests.known import a_folder
 from tests.rules.cut_logs.test_audit import audited, logged
@@ -243,6 +253,37 @@ def test_many_questions_are_answered_with_one_reading(tmp_path: Path, monkeypatc
     assert answers.num_rows == len(asked) and all(answers["answered"].to_pylist())
     rechecks.answer()
     assert len(readings) == 1, "nothing is left to answer"
+
+
+def test_a_question_that_cannot_be_answered_yet_is_looked_into_less_and_less_often(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each look reads the day. At the end nothing waits for its time."""
+    log = logged(5 * BLOCK)
+    h = audited(log, {o: v for o, v in log.items() if o != 1500})
+    last = max(i for i, row in enumerate(h.rows) if row.polled)
+    history, tables, seconds, looks = tmp_path / "history", tmp_path / "tables", [0], list[int]()
+    commit(history, h.rows[: last + 1])
+
+    def looked(replay: Replay, some: Sequence[Sequence[Part]]) -> dict[Part, list[Finding] | None]:
+        looks.append(seconds[0])
+        return explained(replay, some)
+
+    def clock() -> datetime:
+        return datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds[0])
+
+    monkeypatch.setattr("streaming_jobs.verdicts.recheck.explained", looked)
+    rechecks = Rechecks(history, tables, Sink(tables, "job:q").report, clock=clock)
+    rechecks.ask([OffsetRange(Place("c", "t", 0), BLOCK, 2 * BLOCK)])
+    for second in range(250):
+        seconds[0] = second
+        rechecks.answer()
+    assert looks == [0, 2, 6, 14, 30, 62, 122, 182, 242]
+    commit(history, h.rows[last + 1 :])
+    rechecks.answer()
+    assert read_table(tables, "findings").num_rows == 0
+    rechecks.answer(last=True)
+    assert read_table(tables, "findings")["anomaly"].to_pylist() == ["vanished-record"]
 
 
 @pytest.mark.parametrize("size", [1, 700, 1 << 16])
