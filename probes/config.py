@@ -67,6 +67,10 @@ class TopicsConfig(Section):
             raise ValueError("a topic prefix has 1 to 200 characters out of A-Z a-z 0-9 . _ -")
         return prefix
 
+    def in_sync_of(self, replicas: int) -> int:
+        """How many of so many replicas have to be in sync."""
+        return max(1, min(self.min_in_sync, replicas - 1))
+
     @property
     def records(self) -> str:
         """The topic that writers write to."""

@@ -157,7 +157,7 @@ def _spread(brokers: list[int], first: Sequence[int], replication: int) -> tuple
 def _settings(config: TopicsConfig, replication: int) -> dict[str, str]:
     return {
         "cleanup.policy": "delete",
-        "min.insync.replicas": str(max(1, min(config.min_in_sync, replication - 1))),
+        "min.insync.replicas": str(config.in_sync_of(replication)),
         "retention.ms": str(int(config.retention_hours * 3_600_000)),
         "retention.bytes": str(config.retention_bytes),
     }

@@ -70,7 +70,8 @@ def told(
     topic: Entries, broker: Entries, replicas: int | None, partitions: int, config: TopicsConfig
 ) -> dict[str, str]:
     """The settings of one partition with so many `replicas`; pure."""
-    found = {"replicas_asked": str(config.replication), "min_insync_asked": str(config.min_in_sync)}
+    asked = config.replication
+    found = {"replicas_asked": str(asked), "min_insync_asked": str(config.in_sync_of(asked))}
     if replicas is not None:
         found["replicas"] = str(replicas)
         if topic:

@@ -38,6 +38,7 @@ class Hole(NamedTuple):
     boot: int = -1  # by whose clock it began
     end_boot: int = -1  # by whose clock it was over
     read_by: int = -1  # by when it had polled what it did
+    went_on: int = 0  # 1: it, or its host, went on after that; not so where it went down, and another began anew
 
 
 @dataclass(slots=True)
@@ -72,6 +73,7 @@ class Process:
     vouched: int = -1  # through when its host told of it as of one that lives
     silences: list[list[int]] = field(default_factory=list)  # the newest [from, to] of when it told of others only
     lost: bool = False  # it did not end in order, and its end may be missing
+    unsaid: bool = False  # its host went on, and never told of its end
     broke_off: int = -1  # when it was found dead, or ended because its journal could not be written
     declared: int = -1  # when its host was declared gone: see `rules.settling.declared_gone`
     elsewhere: int = 0  # 1: its start row says that it reads and sends in other topics; 2: it did so here all the same

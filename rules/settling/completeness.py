@@ -22,7 +22,7 @@ forgotten before.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -257,6 +257,30 @@ def _note_marks(state: State, columns: Columns, declared: frozenset[int], spoke:
         if behind_a_gap and int(told.row[i]) in behind_a_gap:
             process.let_go = max(process.let_go, slices)
         process.heard = append if append > process.heard else process.heard
+    if behind_a_gap:
+        _end_unmentioned(state, columns, behind_a_gap)
+
+
+def _end_unmentioned(state: State, columns: Columns, behind_a_gap: Collection[int]) -> None:
+    """Behind appends that are missing for good marks tell of all who live: whoever was there before, and is not among
+    them, was over in these appends, and the end of its log is gone with them."""
+    told = all_marks(columns)
+    for row in behind_a_gap:
+        host, at, boot = int(columns.process[row]), int(columns.completed[row]), int(columns.boot[row])
+        mentioned = {*told.process[told.row == row].tolist()}
+        for number, process in state.processes.items():
+            if process.host != host or number in mentioned or process.closes_at >= 0 or process.declared >= 0:
+                continue
+            if process.vouched < at:
+                _end_unsaid(process, at, boot)
+
+
+def _end_unsaid(process: Process, at: int, boot: int) -> None:
+    """It was over by then, and the end of its log is missing for good."""
+    process.lost_by = at if process.lost_by < 0 else min(process.lost_by, at)
+    process.over_boot, process.lost, process.unsaid = boot, True, True
+    process.closed, process.closes_at = max(process.closed, at), process.next
+    process.marks.append([process.next, process.through, at])
 
 
 def _told_of(state: State, number: int, at: int, *, declares: bool, lives: bool) -> Process | None:
@@ -325,11 +349,19 @@ def _all_said(state: State, process: Process) -> bool:
     return state.now > process.closed if host is None else host.now > process.closed
 
 
+def _is_told_of_no_more(process: Process, host: Host) -> bool:
+    """Has its host gone on for long, and told of it no more? Of who lives, and of who is over, it does."""
+    unsaid = process.closes_at < 0 and process.declared < 0 and not process.is_gone
+    return unsaid and 0 <= process.vouched < host.now - GIVEN_UP
+
+
 def _fulfil(state: State, number: int, process: Process) -> None:
     """Take the marks whose slices are all here, and give up what is overdue."""
     host = state.hosts.get(process.host)
     if host is not None and (len(host.boots) > 1 or process.is_gone):
         _outlive(state, number, process, host)
+    if host is not None and _is_told_of_no_more(process, host):
+        _end_unsaid(process, process.vouched + GIVEN_UP, host.boots[-1][0] if host.boots else -1)
     for mark in process.marks if process.ahead else ():
         for later in process.ahead:
             if mark[0] <= later[1]:
@@ -431,6 +463,7 @@ def _dig(
         state.now + state.held,
         *boots,
         span[1] if read_by is None else read_by,
+        int(process.unsaid or read_by is not None),
     )
     if process.writer >= 0:
         state.lost_writers.append(process.writer)
@@ -452,6 +485,7 @@ def _joined(a: Hole, b: Hole) -> Hole:
         a.writes | b.writes,
         max(a.known, b.known),
         read_by=max(a.read_by, b.read_by),
+        went_on=a.went_on | b.went_on,
     )
 
 

@@ -256,6 +256,12 @@ class Gate:
                 found.append(hole)
         return found
 
+    def missing_through(self, start: int, end: int, who: Who = EVERYBODY) -> int:
+        """Through when in [start, end] something is missing for good of those that `who` picks, and that went on after
+        that; -1 where nothing is."""
+        spans = [self._touching(hole, who, -1) for hole in self._holes(who) if hole.went_on]
+        return max((min(high, end) for low, high in spans if low <= end and high > start), default=-1)
+
     def _holes(self, who: Who) -> Iterator[Hole]:
         for entry in self.state.holes:
             hole = Hole(*entry)

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from probes.config import ProbesConfig
+from probes.config import ProbesConfig, TopicsConfig
+from probes.topics import settings
 
 
 def test_every_field_is_described_and_has_a_default() -> None:
@@ -47,3 +48,16 @@ def test_what_is_wrong_is_named(given: dict[str, Any], named: str) -> None:
 def test_records_must_have_room_for_their_tag() -> None:
     with pytest.raises(ValidationError, match="record_bytes 80 is too small for a tag in topic offsetwatch-records"):
         ProbesConfig.model_validate({"writer": {"record_bytes": 80}})
+
+
+@pytest.mark.parametrize(
+    ("replication", "min_in_sync", "in_sync"), [(1, 2, 1), (2, 2, 1), (3, 2, 2), (3, 1, 1), (3, 3, 2)]
+)
+def test_no_more_replicas_are_asked_to_be_in_sync_than_one_less_than_there_are(
+    replication: int, min_in_sync: int, in_sync: int
+) -> None:
+    """What the topics get is what the observer holds them to: who asks for one replica has what was asked for."""
+    config = TopicsConfig(replication=replication, min_in_sync=min_in_sync)
+    assert config.in_sync_of(replication) == in_sync
+    told = settings.told({}, {}, replication, 3, config)
+    assert told == {"replicas_asked": str(replication), "min_insync_asked": str(in_sync), "replicas": str(replication)}

@@ -7,7 +7,9 @@ everything that readers had completed is here: what a reader that is late has po
 step, at its last tick; of a catch-up also what was `unseen` within its step, while somebody was assigned, unless it was
 before. While nobody read, because the hosts of all readers stood still or could not write their journals
 (`rules.settling.standstills`), nothing becomes `unseen`: it is counted from when somebody is assigned again. What
-readers polled where they take records of this log for a stranger's nobody knows (`rules.settling.strangers`).
+readers polled where they take records of this log for a stranger's nobody knows (`rules.settling.strangers`), nor what
+they did where their log is missing for good, and they went on: what was sent before that is `suspected` at most. For
+one that went down another begins anew.
 
 State: the outstanding values of `losses`.
 """
@@ -73,7 +75,7 @@ def judge_between(out: Outstanding, passage: Passage) -> None:
     if len(at) < 2:
         return
     due = (out.readable >= 0) & (out.offset >= state.log_start) & (out.readable + objectives.delivery < at[-1])
-    due &= ~_strange(out, state)
+    due &= ~_strange(out, state) & ~_missed(out, passage.gate, passage.end)
     if not some(due) or "unseen" in state.open_conditions:
         return
     since = _due(out.readable[due] + objectives.delivery, state, objectives.delivery)
@@ -150,7 +152,7 @@ def judge(out: Outstanding, passage: Passage) -> None:
     told = max(at, state.open_conditions.get(SUSPECTED, at))
     at = max(at, state.open_conditions.get(UNSEEN, at))
     above = _above(out, state)
-    overdue = above & (out.readable >= 0) & (out.readable + delivery <= at)
+    overdue = above & (out.readable >= 0) & (out.readable + delivery <= at) & ~_missed(out, passage.gate, at)
     if some(overdue) and not _somebody_reads(state, at):
         overdue = np.zeros(len(out), bool)
     past = above & _past(out, state)
@@ -180,6 +182,13 @@ def judge(out: Outstanding, passage: Passage) -> None:
         at=told,
         evidence={"values": passed, "first": _some(take(out, past))},
     )
+
+
+def _missed(out: Outstanding, gate: Gate, at: int) -> Bools:
+    """Which may have been polled by then where the log of somebody who reads is missing for good."""
+    if not len(out) or not gate.state.holes:
+        return np.zeros(len(out), bool)
+    return np.asarray(out.invoked < gate.missing_through(int(out.invoked.min()), at, READERS))
 
 
 def _waiting(values: int, age: float) -> str:

@@ -21,7 +21,8 @@ def test_a_hole_in_a_reader_s_log_excuses_what_fell_into_it_and_nothing_else() -
     store = fed(rows, 100)
     assert lost(store) == [(W, 10), (W, 70), (W, 1000)]  # and not 58, which the row that is missing may have polled
     (state,) = store.last.values()
-    assert state.summary["unseen"] == 1
+    assert state.summary["unseen"] == 0
+    assert [f.event for f in store.findings if f.anomaly == "suspected"][-1] == "opened"
     assert [f.event for f in store.findings if f.anomaly == "unverifiable"] == ["opened"]  # 58 rests on it
 
 
@@ -149,6 +150,45 @@ def test_rows_that_are_known_not_to_come_are_not_waited_for(told: bool) -> None:
     assert opened == [("unverifiable" if told else "evidence-late", "opened")]
     store.feed([hidden])
     assert sorted(lost(store)) == ([(W, 10), (W, 58), (W, 70)])
+
+
+@pytest.mark.parametrize("size", [7, 10_000])
+def test_who_was_over_in_a_gap_is_not_waited_for(size: int) -> None:
+    """It polled 28 perhaps, and its end is gone with what is missing. What was sent after that is judged as ever."""
+    h = History()
+    h.assign("r")
+    h.assign("q")
+    going_on(h, 20, first=0)
+    before = len(h.rows)
+    going_on(h, 10, first=20, lose=[28])
+    gone = [h.poll("q", [("w", 28, 1, 28)]), h.row("q", "close")]
+    gone += [row for row in h.rows[before:] if row.f == "mark"]
+    h.processes.remove("q")
+    behind_a_gap(h)
+    going_on(h, 60, first=30, lose=[50])
+    store = fed(without(h.rows, gone), size)
+    assert lost(store) == [(W, 50)]
+    assert not [f for f in store.findings if f.anomaly == "evidence-late"]
+    assert [f.event for f in store.findings if f.anomaly == "suspected"] == ["opened"]
+    unseen = [f.evidence["first"][0]["seq"] for f in store.findings if f.anomaly == "unseen" and f.event == "opened"]
+    assert unseen == ([50] if size == 7 else [])
+    (end,) = store.last.values()
+    assert (end.summary["read_through"] - START).total_seconds() > 85
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("size", [50, 10_000])
+def test_who_is_told_of_no_more_while_its_host_goes_on_is_not_waited_for_without_end(size: int) -> None:
+    """Its end is missing, and nobody has said so."""
+    h = History()
+    h.assign("r")
+    h.assign("q")
+    going_on(h, 30, first=0, lose=[28])
+    h.processes.remove("q")
+    going_on(h, 590, first=30, lose=[580])
+    assert lost(fed(h.rows, size)) == []
+    going_on(h, 90, first=620, lose=[650])
+    assert lost(fed(h.rows, size)) == [(W, 650)]
 
 
 def test_a_gap_says_nothing_of_what_was_logged_after_it() -> None:
