@@ -71,7 +71,7 @@ class Process:
     over_at: int = -1  # the number of that boot's first append
     heard: int = -1  # the number of the last append with which its host mentioned it
     vouched: int = -1  # through when its host told of it as of one that lives
-    silences: list[list[int]] = field(default_factory=list)  # the newest [from, to] of when it told of others only
+    stood: list[list[int]] = field(default_factory=list)  # the newest [from, to] of when it told of others only
     lost: bool = False  # it did not end in order, and its end may be missing
     unsaid: bool = False  # its host went on, and never told of its end
     broke_off: int = -1  # when it was found dead, or ended because its journal could not be written

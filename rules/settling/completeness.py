@@ -245,7 +245,7 @@ def _note_marks(state: State, columns: Columns, declared: frozenset[int], spoke:
         if process.boot != boot:
             through = clocks.told_later(state, process.boot, through)
         if ended < 0:
-            standstills.note_silence(process, at, spoke.get(host, ()))
+            standstills.note_stood(process, at, spoke.get(host, ()))
             process.vouched = at if at > process.vouched else process.vouched
         else:
             if told.lost[i]:

@@ -89,12 +89,12 @@ def spoken(state: State, columns: Columns, read: dict[int, int]) -> dict[int, li
     return times
 
 
-def note_silence(process: Process, at: int, spoke: Sequence[int]) -> None:
+def note_stood(process: Process, at: int, spoke: Sequence[int]) -> None:
     """Its host tells of it at this time: note since when it had told of others only, if that was for long. `spoke`: its
     host's marks (`spoken`); where there was none meanwhile the host stood still, or the probe log was away."""
     since = process.vouched
     if since >= 0 and at - since > STANDSTILL and bisect_right(spoke, since) < bisect_left(spoke, at):
-        process.silences = [*process.silences, [since, at]][-KEPT:]
+        process.stood = [*process.stood, [since, at]][-KEPT:]
 
 
 def of_process(state: State, number: int, remembered: Last | None = None) -> list[list[int]]:
@@ -106,8 +106,8 @@ def of_process(state: State, number: int, remembered: Last | None = None) -> lis
         return []
     host = state.hosts.get(last.host)
     stood = host.stood if host is not None else []
-    if (process := state.processes.get(number)) is not None and process.silences:
-        stood = sorted([*stood, *process.silences])
+    if (process := state.processes.get(number)) is not None and process.stood:
+        stood = sorted([*stood, *process.stood])
     return [*stood, [last.through, last.broke_off]] if last.through < last.broke_off else stood
 
 
