@@ -264,14 +264,10 @@ def _note_marks(state: State, columns: Columns, declared: frozenset[int], spoke:
 def _end_unmentioned(state: State, columns: Columns, behind_a_gap: Collection[int]) -> None:
     """Behind appends that are missing for good marks tell of all who live: whoever was there before, and is not among
     them, was over in these appends, and the end of its log is gone with them."""
-    told = all_marks(columns)
     for row in behind_a_gap:
         host, at, boot = int(columns.process[row]), int(columns.completed[row]), int(columns.boot[row])
-        mentioned = {*told.process[told.row == row].tolist()}
-        for number, process in state.processes.items():
-            if process.host != host or number in mentioned or process.closes_at >= 0 or process.declared >= 0:
-                continue
-            if process.vouched < at:
+        for process in state.processes.values():
+            if process.host == host and process.vouched < at and process.closes_at < 0:
                 _end_unsaid(process, at, boot)
 
 
@@ -351,8 +347,7 @@ def _all_said(state: State, process: Process) -> bool:
 
 def _is_told_of_no_more(process: Process, host: Host) -> bool:
     """Has its host gone on for long, and told of it no more? Of who lives, and of who is over, it does."""
-    unsaid = process.closes_at < 0 and process.declared < 0 and not process.is_gone
-    return unsaid and 0 <= process.vouched < host.now - GIVEN_UP
+    return process.closes_at < 0 <= process.vouched < host.now - GIVEN_UP
 
 
 def _fulfil(state: State, number: int, process: Process) -> None:

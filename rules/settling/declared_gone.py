@@ -49,7 +49,7 @@ def told_by_its_host(process: Process, at: int, *, lives: bool) -> bool:
         process.declared = at  # that it lives was said before
         return False
     process.declared = process.closes_at = process.closed = process.lost_by = -1
-    process.lost = False
+    process.lost = process.unsaid = False
     return True
 
 

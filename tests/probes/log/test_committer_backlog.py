@@ -1,6 +1,6 @@
 """A committer that was away: what waits in journals is appended in pieces, and what marks say of it meanwhile."""
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -9,7 +9,9 @@ import pytest
 from probes.log.commits.append_plan import load as planned
 from probes.log.commits.append_plan import save
 from probes.log.commits.committer import CommitPace, committer
+from probes.log.commits.lives import SILENT, TURNS, Lives
 from probes.log.journals.journal import Journal
+from probes.log.journals.progress import LifeProgress
 from probes.log.journals.segments import segments
 from tests.known import known
 from tests.probes.log.lives import (
@@ -140,3 +142,28 @@ def test_a_backlog_in_many_segments_survives_a_restart_after_every_piece(
                 break
     assert turns > 2 and logged(table_rows(history), 1) == prober.must_be_logged()
     check_slices(table_rows(history))
+
+
+@dataclass
+class Unread:
+    """A life's reader: so far it was read, and so much is left."""
+
+    offset: int = 0
+    left: int = 0
+    name: str = "life"
+    broken: str | None = None
+    progress: LifeProgress = field(default_factory=LifeProgress)
+
+    def unread(self) -> int:
+        return self.left
+
+
+@pytest.mark.parametrize(("left", "silent"), [(0, True), (9, False)])
+def test_a_life_whose_journal_grows_is_not_silent_though_it_is_not_read_on(
+    folder: Path, clock: StillClock, left: int, silent: bool
+) -> None:
+    """While there is a backlog each turn reads only so much."""
+    lives, one = Lives(folder, clock), Unread(left=left)
+    for turn in range(TURNS + 5):
+        lives.look([one], turn * SILENT)  # type: ignore[list-item]
+    assert lives.is_silent(one, (TURNS + 4) * SILENT) == silent  # type: ignore[arg-type]

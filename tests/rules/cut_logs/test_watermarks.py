@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from rules.arrays.columns import OFFSETS, POLL
+from rules.checks.conditions.reader_walks import Reader, Walk
 from rules.checks.ends import watermarks
 from rules.checks.ends.watermarks import Observed, Sight
 from rules.kept.check import FOREVER
-from rules.kept.state import Moves, Spans
+from rules.kept.state import Moves, Spans, State
 
 
 def rows(*told: tuple[int, int, int], f: int = OFFSETS) -> Moves:
@@ -139,3 +140,15 @@ def test_what_comes_late_of_before_a_cut_does_not_count_after_it() -> None:
         [2, 3, 5, 11, 12, 13, 14, 15],
         [5, 5, 5, 5, 6, 6, 6, 6],
     ]
+
+
+def test_a_reader_whose_log_comes_later_is_judged_by_what_was_seen_before_the_cut_until_it_has_come_to_that() -> None:
+    own = Observed()
+    sights = looks(own, *CUT)
+    reader = Reader(7, 1, 0, S, passed=S, confirmed=2 * S, judged=4 * S)
+    walk = Walk(3, reader, State(), sights, 30 * S, 0, "r", -1, "", False)
+    for until, counts in ((11 * S, -1), (12 * S, 12 * S)):
+        walk.until = until
+        walk.weigh(FOREVER)
+        assert walk.sight is dict(sights)[counts]
+        assert (reader.passed, reader.confirmed) == ((S, 2 * S) if counts < 0 else (-1, -1))

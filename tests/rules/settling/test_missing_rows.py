@@ -176,6 +176,40 @@ def test_who_was_over_in_a_gap_is_not_waited_for(size: int) -> None:
     assert (end.summary["read_through"] - START).total_seconds() > 85
 
 
+@pytest.mark.parametrize("size", [1, 7, 10_000])
+def test_what_the_only_reader_polled_in_a_gap_has_never_been_unseen(size: int) -> None:
+    """It goes on behind it. Also where the checks catch up, and all has been polled by the end of the step."""
+    h = History()
+    h.assign("r")
+    going_on(h, 20, first=0)
+    before = len(h.rows)
+    going_on(h, 15, first=20)
+    gone = [row for row in h.rows[before:] if row.f == "mark" or row.process == number("r")]
+    behind_a_gap(h)
+    going_on(h, 20, first=35)
+    store = fed(without(h.rows, gone), size)
+    assert not [f for f in store.findings if f.anomaly in ("unseen", "lost-write")]
+
+
+def test_a_mark_behind_a_gap_that_comes_late_ends_nobody_who_has_begun_since() -> None:
+    """Nor who ended in order, or lives by that mark."""
+    h = History()
+    h.assign("r")
+    going_on(h, 20, first=0)
+    behind_a_gap(h)
+    late = [h.rows[-1]]
+    going_on(h, 5, first=20)
+    h.assign("q")
+    going_on(h, 30, first=25, lose=[40])
+    store = fed([row for row in h.rows if row is not late[0]])
+    store.feed(late)
+    more = len(h.rows)
+    going_on(h, 30, first=55)
+    store.feed(h.rows[more:])
+    assert lost(store) == [(W, 40)]
+    assert not [f for f in store.findings if f.anomaly in ("unverifiable", "suspected")][2:]
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("size", [50, 10_000])
 def test_who_is_told_of_no_more_while_its_host_goes_on_is_not_waited_for_without_end(size: int) -> None:
