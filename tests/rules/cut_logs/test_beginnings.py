@@ -76,7 +76,7 @@ def test_the_block_before_the_newest_is_compared_and_none_before_that() -> None:
     own, asked = Beginnings(), Asked()
     for block in (5, 6, 7):
         learn(own, [tail(block, 1)], 0, asked)  # type: ignore[arg-type]
-    for block in (5, 6):
+    for block in (6, 5):
         learn(own, [tail(block, 2)], 0, asked)  # type: ignore[arg-type]
     assert asked.ranges == [(6 * BLOCK, 6 * BLOCK + PART)]
     assert sorted({*own.known.block.tolist()}) == [6, 7]

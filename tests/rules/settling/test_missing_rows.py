@@ -191,6 +191,24 @@ def test_what_the_only_reader_polled_in_a_gap_has_never_been_unseen(size: int) -
     assert not [f for f in store.findings if f.anomaly in ("unseen", "lost-write")]
 
 
+@pytest.mark.parametrize("size", [1, 10_000])
+def test_who_had_ended_in_order_before_a_gap_is_over_as_it_said(size: int) -> None:
+    h = History()
+    h.assign("r")
+    h.assign("q")
+    going_on(h, 20, first=0)
+    h.row("q", "close")
+    closed = Mark(number("q"), h._slices[number("q"), 0], h.at(h.time), h.at(h.time))
+    h.row("committer", "mark", marks=[closed], invoked=h.at(h.time), completed=h.at(h.time))
+    h.processes.remove("q")
+    going_on(h, 1, first=20, lose=[20])
+    behind_a_gap(h)
+    going_on(h, 40, first=21)
+    store = fed(h.rows, size)
+    assert lost(store) == [(W, 20)]
+    assert not [f for f in store.findings if f.anomaly == "unverifiable"]
+
+
 def test_a_mark_behind_a_gap_that_comes_late_ends_nobody_who_has_begun_since() -> None:
     """Nor who ended in order, or lives by that mark."""
     h = History()
