@@ -15,6 +15,7 @@ from rules.triage.latest import MOST, Latest
 from rules.triage.rows import Rows, label
 from rules.vocabulary.settings import ASKED
 
+_UNANSWERED: Final = "_TIMED_OUT"
 _HARMLESS: Final = pa.array(
     [
         "_ASSIGNMENT_LOST",
@@ -116,10 +117,13 @@ class Observed:
 
 def _in_trouble(rows: Rows) -> bool:
     """Does any row tell of an error that is none of those by which probes are refused what they may not do, or told to
-    ask again?"""
+    ask again? Who asks what a group has committed waits in vain, for a minute, where a transaction that was abandoned
+    holds that back; a cluster that answers nobody leaves others without an answer as well."""
     if not rows.tells("error"):
         return False
-    told = pc.and_(rows.table["error"].is_valid(), pc.invert(pc.is_in(rows.table["error"], _HARMLESS)))
+    error, of_group = rows.table["error"], rows.table["group"].is_valid()
+    told = pc.and_(error.is_valid(), pc.invert(pc.is_in(error, _HARMLESS)))
+    told = pc.and_not(told, pc.and_(of_group, pc.fill_null(pc.equal(error, _UNANSWERED), False)))
     return some(told.to_numpy(zero_copy_only=False) & ~rows.does(ZOMBIE))
 
 

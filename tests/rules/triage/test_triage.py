@@ -301,6 +301,8 @@ def test_an_error_stands_out_and_what_a_healthy_cluster_says_does_not(error: str
     for told in ("_CRASHED", "_REVOKE_PARTITIONS", "CONCURRENT_TRANSACTIONS", "UNSTABLE_OFFSET_COMMIT", None):
         assert signs([[replace(h.rows[0], error=told)]]) == [[]]
     assert signs([[replace(h.rows[0], f="zombie", error="PRODUCER_FENCED")]]) == [[]]
+    asked = replace(h.rows[0], f="offsets", sent=(), group="g", error=error)
+    assert signs([[asked]]) == ([[]] if error == "_TIMED_OUT" else [["an error that a healthy cluster does not give"]])
 
 
 def paced(*each: int) -> list[list[str]]:
