@@ -122,10 +122,10 @@ class Reading(Table):
 @dataclass(slots=True)
 class Audit:
     """`reading`: where readers in assign mode are inside a block, one entry for each that lives, and `READINGS_KEPT` of
-    those that do not. `beginnings`: how the newest blocks begin.
-    `kept_from`: the first bucket that is kept. `dropping`: [writer, chunk] that the next step drops, or finds to reach
-    further, `reaching`: [writer, chunk, offset] of those that do, as many as stand in a dropped bucket and above the
-    log start; chunk -1 is what is known of the writer."""
+    those that do not. `beginnings`: how the newest blocks begin. `kept_from`: the first bucket that is kept.
+    `dropping`: [writer, chunk] that the next step drops, or finds to reach further, `reaching`: [writer, chunk, offset]
+    of those that do, as many as stand in a dropped bucket and above the log start; chunk -1 is what is known of the
+    writer."""
 
     reading: Reading = field(default_factory=Reading)
     beginnings: Beginnings = field(default_factory=Beginnings)

@@ -22,7 +22,7 @@ forgotten before.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -31,7 +31,7 @@ from rules.arrays import intervals
 from rules.arrays.columns import CLOSE, MARK, START, SUBSCRIBE, Columns, all_marks, journals_read
 from rules.arrays.intervals import Bools, Ints, each, heads, indices
 from rules.kept.state import NEVER, Hole, Host, Process, State
-from rules.settling import clocks, declared_gone, retrying_writers, standstills
+from rules.settling import clocks, declared_gone, retrying_writers, standstills, unsaid_ends
 from rules.settling.boots import boots_after_its, note_mark
 from rules.vocabulary.objectives import SECOND
 from rules.vocabulary.slices import APPENDS_MISSING
@@ -258,25 +258,7 @@ def _note_marks(state: State, columns: Columns, declared: frozenset[int], spoke:
             process.let_go = max(process.let_go, slices)
         process.heard = append if append > process.heard else process.heard
     if behind_a_gap:
-        _end_unmentioned(state, columns, behind_a_gap)
-
-
-def _end_unmentioned(state: State, columns: Columns, behind_a_gap: Collection[int]) -> None:
-    """Behind appends that are missing for good marks tell of all who live: whoever was there before, and is not among
-    them, was over in these appends, and the end of its log is gone with them."""
-    for row in behind_a_gap:
-        host, at, boot = int(columns.process[row]), int(columns.completed[row]), int(columns.boot[row])
-        for process in state.processes.values():
-            if process.host == host and process.vouched < at and process.closes_at < 0:
-                _end_unsaid(process, at, boot)
-
-
-def _end_unsaid(process: Process, at: int, boot: int) -> None:
-    """It was over by then, and the end of its log is missing for good."""
-    process.lost_by = at if process.lost_by < 0 else min(process.lost_by, at)
-    process.over_boot, process.lost, process.unsaid = boot, True, True
-    process.closed, process.closes_at = max(process.closed, at), process.next
-    process.marks.append([process.next, process.through, at])
+        unsaid_ends.note_behind_a_gap(state, columns, behind_a_gap)
 
 
 def _told_of(state: State, number: int, at: int, *, declares: bool, lives: bool) -> Process | None:
@@ -345,18 +327,13 @@ def _all_said(state: State, process: Process) -> bool:
     return state.now > process.closed if host is None else host.now > process.closed
 
 
-def _is_told_of_no_more(process: Process, host: Host) -> bool:
-    """Has its host gone on for long, and told of it no more? Of who lives, and of who is over, it does."""
-    return process.closes_at < 0 <= process.vouched < host.now - GIVEN_UP
-
-
 def _fulfil(state: State, number: int, process: Process) -> None:
     """Take the marks whose slices are all here, and give up what is overdue."""
     host = state.hosts.get(process.host)
     if host is not None and (len(host.boots) > 1 or process.is_gone):
         _outlive(state, number, process, host)
-    if host is not None and _is_told_of_no_more(process, host):
-        _end_unsaid(process, process.vouched + GIVEN_UP, host.boots[-1][0] if host.boots else -1)
+    if host is not None:
+        unsaid_ends.give_up(process, host, GIVEN_UP)
     for mark in process.marks if process.ahead else ():
         for later in process.ahead:
             if mark[0] <= later[1]:

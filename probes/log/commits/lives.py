@@ -109,6 +109,8 @@ class Lives:
         """Take note of who goes on writing, at this turn."""
         before, self._still = self._still, {}
         for reader in readers:
+            if reader.progress.over:
+                continue
             end, since, turns = before.get(reader.name, (-1, 0, 0))
             grows = reader.offset != end or reader.unread() > 0
             self._still[reader.name] = (reader.offset, mono, 1) if grows else (end, since, turns + 1)

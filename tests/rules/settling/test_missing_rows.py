@@ -243,6 +243,31 @@ def test_who_is_told_of_no_more_while_its_host_goes_on_is_not_waited_for_without
     assert lost(fed(h.rows, size)) == [(W, 650)]
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("size", [20, 10_000])
+def test_who_comes_back_after_its_host_had_told_of_others_only_has_done_no_wrong(size: int) -> None:
+    """A writer whose process stood still for longer than its end is waited for."""
+    h = History()
+    h.assign("r")
+    h.start("q", writer=str(number("q")))
+    going_on(h, 30, first=0)
+    h.send("q", 0, at=30)
+    h.poll("r", [("q", 0, 1, 30)])
+    h.processes.remove("q")
+    for i in range(700):
+        h.send("w", 30 + i, at=31 + i)
+        h.poll("r", [("w", 30 + i, 1, 31 + i)])
+        h.observe(end=32 + i)
+        h.mark(1.0)
+    for i in range(60):
+        h.send("q", 1 + i, at=731 + i)
+        h.poll("r", [("q", 1 + i, 1, 731 + i)])
+        h.observe(end=732 + i)
+        h.processes += ["q"] * ("q" not in h.processes)
+        h.mark(1.0)
+    assert {f.anomaly for f in fed(h.rows, size).findings} <= {"evidence-late", "unverifiable"}
+
+
 def test_a_gap_says_nothing_of_what_was_logged_after_it() -> None:
     """A row that is missing behind it is waited for like any other."""
     h = History()
