@@ -17,7 +17,7 @@ NAME: Final = "checks-behind"
 
 _APART: Final = 5.0
 """Seconds. Commits that came closer together than that are kept as one, so that a day of waiting is 17,280 entries."""
-_LONGEST_LOOK: Final = 10.0
+LONGEST_LOOK: Final = 10.0
 """Seconds between two looks that count: for longer, this process stood still, and not the checks."""
 _CAUGHT_UP: Final = 0.25
 """Of the limit: below it, what was open is over."""
@@ -88,7 +88,7 @@ class BehindWatch:
     def tick(self, now: datetime, monotonic: float, came: int | None = None) -> list[Finding]:
         """What has opened or closed by now. `came`: rows have come since the last look, with commits up to this one."""
         if self._looked is not None:
-            self._time += min(max(monotonic - self._looked, 0.0), _LONGEST_LOOK)
+            self._time += min(max(monotonic - self._looked, 0.0), LONGEST_LOOK)
         self._looked = monotonic
         if came is not None:
             self._unchecked.came(came, self._time)

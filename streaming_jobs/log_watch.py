@@ -74,7 +74,9 @@ class LogWatch:
         )
         self._behind = checks_behind.BehindWatch(patience(config), min(behind, default=None))
         self._behind_lock = threading.Lock()
-        self._batch_ended = time.monotonic()
+        self._batch_ended = self._looked = time.monotonic()
+        self._stood = 0.0
+        """Seconds for which this process has not run since the silence was asked for."""
 
     def taken(self) -> datetime | None:
         """A batch begins: when the rows that it may have came last; None where none have since the start."""
@@ -105,6 +107,7 @@ class LogWatch:
     def look(self, has_read_all: Callable[[], bool]) -> Sequence[Finding]:
         """What has waited too long by now, or does no more. `has_read_all`: whether no row is left that no batch has
         read; it is asked only where nothing else tells."""
+        self._note_standstill()
         self._arrivals.last()
         idle = self._behind.is_left_open and has_read_all()
         with self._behind_lock:
@@ -112,6 +115,15 @@ class LogWatch:
                 self._behind.checked(-1)
             return self._behind.tick(self._clock(), time.monotonic(), self._arrivals.brought())
 
+    def _note_standstill(self) -> None:
+        before, self._looked = self._looked, time.monotonic()
+        if self._looked - before > checks_behind.LONGEST_LOOK:
+            self._stood += self._looked - before
+
     def silence(self) -> Sequence[Finding]:
         """Of which cluster no row has come for too long. To be asked while no batch is running: then there are rows."""
-        return self._evidence.tick(self._clock(), self._arrivals.last())
+        now = self._clock()
+        if self._stood:
+            self._evidence.stood_still(timedelta(seconds=self._stood), now)
+            self._stood = 0.0
+        return self._evidence.tick(now, self._arrivals.last())

@@ -12,7 +12,8 @@ that ends too low, and to which nobody has written since, was cut as well (`UNWR
 whose last records the leader lacks some, is refused by its sequence numbers (`REFUSED`) until it begins anew.
 A log that was cut gives its offsets again for as long as it grows through its old range, hours where it was long: that
 an offset there holds two values, what was lost and what is there now, was said with the cut (`CutLogs.said`), and so
-were differences between a reading before it and one after it, whenever the two are compared. A reader that went back
+were differences between a reading before it and one after it, whenever the two are compared: also just below where the
+new leader's log ended, where replicas had differed already (`BELOW`). A reader that went back
 over it when it was cut is no news either, whenever that is found, as where the state is rebuilt.
 Logs that are cut later than `AFTER` are another disaster, and another incident. What was found in other partitions
 before any of these logs was cut, each of which was known whole at some time, has another cause.
@@ -20,13 +21,13 @@ before any of these logs was cut, each of which was known whole at some time, ha
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
 from alerts.event import FindingEvent
-from alerts.incidents.keys import SIGNS_IN_A_LOG, Key, place_of
+from alerts.incidents.keys import SIGNS_IN_A_LOG, Key, objects, place_of, subject_of
 from rules.vocabulary.times import from_micros, micros
 
 TRUNCATION: Final = "log-truncation"
@@ -51,6 +52,9 @@ seconds after the first write."""
 LOST: Final = frozenset(
     {"late-record", "lost-write", "nonlinearizable-register", "torn-transaction", "vanished-record"}
 )
+DUPLICATE: Final = "duplicate"
+"""A writer that was never answered by the leader that is gone sends again to the next one, which may have the record
+elsewhere. Here alone: a value that stands twice in another log has another cause."""
 UNWRITTEN: Final = "stale-log-end"
 COMPARED: Final = frozenset({"late-record", "vanished-record"})
 """Differences between two readings of an offset."""
@@ -62,6 +66,11 @@ OUT_OF_SEQUENCE: Final = frozenset({"OUT_OF_ORDER_SEQUENCE_NUMBER", "UNKNOWN_PRO
 BEFORE: Final = timedelta(seconds=90)
 """A cut is found with the first write after it, and readers have gone back by then: groups ask for their offsets once
 brokers are back, and writers that have waited for long come again after a minute."""
+SKIPS: Final = frozenset({"int-poll-skip", "poll-skip"})
+"""Whoever reads such a log anew goes over what stood just below the cut, and is there no more."""
+BELOW: Final = 1024
+"""Offsets. A replica that was behind may hold other records than its leader below its own end as well, or none where
+the new leader has written markers before its end was listed."""
 READ_BEFORE: Final = timedelta(seconds=30)
 """What was read longer before a cut is found was read before it."""
 AFTER: Final = timedelta(seconds=60)
@@ -78,6 +87,8 @@ class CutLogs:
     first: datetime
     newest: datetime
     places: set[Key] = field(default_factory=set)
+    subjects: set[str] = field(default_factory=set)
+    """Their names, for incidents that were told before."""
     whole: datetime | None = None
     """When each of them may have been cut already: the first at which an offset was known that one of them lost. None
     where of one that is not told."""
@@ -96,6 +107,7 @@ class CutLogs:
         place = place_of(cut)
         if len(self.places) < PLACES:
             self.places.add(place)
+            self.subjects.add(subject_of(cut))
         told = [cut.evidence.get(name) for name in ("log_end", "written_again", "known")]
         end, written, known = (one if isinstance(one, int) else None for one in told)
         if place in self.places and end is not None and known is not None:
@@ -108,8 +120,13 @@ class CutLogs:
         if event.anomaly in SIGNS_IN_A_LOG and place_of(event) in self.places and self.near(event.at):
             return True
         first, last = self.again.get(place_of(event), (0, -1))
+        if event.anomaly in SKIPS:
+            over = [one.get("offset") for one in objects(event.evidence, "skipped")]
+            return bool(over) and all(isinstance(one, int) and first - BELOW <= one < first for one in over)
         offset = event.evidence.get("offset")
         more = event.evidence.get("more_of_the_same", 0)  # found with it, further on
+        if event.anomaly in COMPARED and _led_by_others(event):
+            first -= BELOW
         if not isinstance(offset, int) or not first <= offset <= last - more or event.at < self.first - READ_BEFORE:
             return False
         if event.anomaly == "inconsistent-offsets":
@@ -127,11 +144,15 @@ class CutLogs:
             return here and event.at >= self.first - READ_BEFORE and (self.near(event.at) or self._gave_up(event))
         if event.anomaly in SIGNS and here and event.at >= self.first - BEFORE and self._gave_up(event):
             return True
-        if event.anomaly in MISSING:
+        if event.anomaly in MISSING or event.anomaly == DUPLICATE:
             return here and self.near(event.at)
         if event.anomaly == REFUSED:
             return here and self._lacks_records_of(event)
         return (event.anomaly in (TRUNCATION, UNWRITTEN) or event.anomaly in SIGNS) and self.near(event.at)
+
+    def explains(self, anomaly: str, subjects: Collection[str]) -> bool:
+        """Is what was told under this name, in these places, a sign of them where it was told just before?"""
+        return anomaly in SIGNS or (anomaly == DUPLICATE and self.subjects.issuperset(subjects))
 
     def _lacks_records_of(self, refused: FindingEvent) -> bool:
         """Has this writer had its last acknowledgement there before the log was cut, and been out of sequence since?"""
@@ -156,6 +177,13 @@ class CutLogs:
         """When the first sign of them may have been found."""
         early = self.first - BEFORE
         return early if self.whole is None else max(early, self.whole - SOON)
+
+
+def _led_by_others(compared: FindingEvent) -> bool:
+    """Did the partition have another leader at each of the two readings? What one leader took away later is no cut."""
+    before, after = compared.evidence.get("leader_epoch"), compared.evidence.get("passed_leader_epochs")
+    known = [one for one in (after if isinstance(after, list) else [after]) if isinstance(one, int)]
+    return isinstance(before, int) and bool(known) and before not in known
 
 
 class Cuts:

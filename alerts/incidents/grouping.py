@@ -65,7 +65,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from alerts.event import FindingEvent
-from alerts.incidents.cut_logs import AFTER, MISSING, SIGNS, TRUNCATION, CutLogs, Cuts
+from alerts.incidents.cut_logs import AFTER, MISSING, TRUNCATION, CutLogs, Cuts
 from alerts.incidents.group import Group
 from alerts.incidents.incident import LOSSES, Became, Incident, Names, nameless
 from alerts.incidents.judged import is_condition, judged
@@ -461,7 +461,11 @@ class Incidents:
         """A log was cut: signs of it that were told just before are folded under that."""
         cuts = self._cuts.note(cut, number)
         for other, group in list(self._groups.items()):
-            if group.first.cluster != cut.cluster or group.first.anomaly not in SIGNS or group.became is not None:
+            if (
+                group.first.cluster != cut.cluster
+                or group.became is not None
+                or not cuts.explains(group.first.anomaly, group.places)
+            ):
                 continue
             if (
                 self._goes_on(other, cut)

@@ -147,7 +147,7 @@ def keys_of(event: FindingEvent) -> Iterator[Key]:
             yield "transaction", event.cluster, evidence["txn"]
         if event.anomaly in _OF_AN_INPUT and "seq" in evidence:
             yield OF_AN_INPUT, event.cluster, event.partition, evidence["writer"], evidence["seq"]
-        for one in (evidence, *_objects(evidence, "skipped"), *_objects(evidence, "values")):
+        for one in (evidence, *objects(evidence, "skipped"), *objects(evidence, "values")):
             yield from _records(place, one)
         if event.anomaly in SIGNS_IN_A_LOG | _GONE and topic:
             yield OF_A_LOG, *place
@@ -203,7 +203,8 @@ def _records(place: Key, evidence: Mapping[str, Any]) -> Iterator[Key]:
             yield "offset", *place, offset
 
 
-def _objects(evidence: Mapping[str, Any], name: str) -> Iterator[Mapping[str, Any]]:
+def objects(evidence: Mapping[str, Any], name: str) -> Iterator[Mapping[str, Any]]:
+    """What a list in the evidence tells of each of several, as records that were skipped."""
     told = evidence.get(name)
     return (one for one in (told if isinstance(told, list) else ()) if isinstance(one, dict))
 

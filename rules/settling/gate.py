@@ -10,8 +10,8 @@ the writer for a phantom, all that commit for an offset): *not yet*, *complete*,
 A process's log may be here in parts. What lies between two rows of its that are here had completed by the second of
 them, and what it did before its host was booted anew was over by then: neither concerns what was sent later. A span of
 time is told by the clock of one boot, and a process is asked by its own, which is ahead of the other's by no more than
-the measured bound (`rules.settling.clocks`). Where none is known, an earlier boot of the same host may have come past
-the time that is asked for: what the later one did came after it. Else nothing is concluded; only the clock of one that
+the measured bound (`rules.settling.clocks`). Or an earlier boot of the same host has come past the time that is asked
+for: what the later one did came after it. Where neither is known nothing is concluded; only the clock of one that
 is not known to have polled anything here, and so has nothing by which to compare it, is taken as it is, unless the
 question is `strict`.
 
@@ -138,16 +138,16 @@ class Gate:
 
     def _has_come(self, process: Process, through: int, start: Times, end: Times, who: Who, boot: int) -> bool | Bools:
         """Is everything here that this one, known `through` a time, invoked in [start, end] of `boot`'s time?"""
-        if process.boot == boot or process.boot < 0 or boot < 0:
-            ahead = 0
-        else:
+        by_another = 0 <= process.boot != boot >= 0
+        ahead = 0
+        if by_another:
             strict = who.strict or process.assigned or process.position >= 0 or process.last_op >= 0
             ahead = self.ahead(process.boot, boot, strict=strict)
         until = end + ahead
         here = until <= through
         if here is True:
             return here
-        if ahead == UNKNOWN:
+        if by_another:
             here |= self._over_before(process.boot, end, boot)
         if process.over_by >= 0:
             here |= process.over_by < start - self.apart(boot, process.over_boot)

@@ -111,10 +111,20 @@ def prove_passes(state: State, fresh: Passed, listings: Listings) -> Proven:
         return Proven()
     went, first = take(waiting, told), first[told]
     went.start = np.maximum(went.start, listings.low[first])
-    # Both clocks say by when it had happened; a listing that is kept for late polls may be much newer than it need be.
-    at = _tick(np.minimum(went.at, listings.at[first]))
+    at = _tick(_by_either_clock(state, went, listings.boot[first]))
     keep = went.start < went.end
     return _merged(take(went, keep), at[keep])
+
+
+def _by_either_clock(state: State, went: Passed, observer: Ints) -> Ints:
+    """By when each pass had happened, by the clock of its reader or of who listed the log start after it, whichever
+    tells less. The time of the listing says nothing of it: one that is known late may be much newer than it need be."""
+    at = went.at.copy()
+    for boot in each(went.boot):
+        for other in each(observer[went.boot == boot]):
+            rows = (went.boot == boot) & (observer == other)
+            at[rows] += min(ahead(state, other, boot), 0)
+    return at
 
 
 def _bounded(state: State, waiting: Passed) -> Passed:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from functools import reduce
@@ -50,6 +50,7 @@ FIRST_TOLD: Final = 60 * SECOND
 JUST_JUDGED: Final = timedelta(minutes=2)
 """Log time is that of the host whose clock is furthest ahead, and files are written by others' clocks."""
 _DAY: Final = 86_400
+_LOOKED_AT: Final = 1 << 16
 _LOOK: Final = ("cluster", "topic_id", "partition", "process", "slice", "completed", "marks")
 
 
@@ -155,16 +156,9 @@ class Replay:
             for place in places
         ]
         wanted = reduce(operator.or_, of_each)
-        batches = iter(data.scanner(columns=names, filter=wanted, batch_size=size).to_batches())
-        held: list[pa.RecordBatch] = []
-        while (batch := self._translated(lambda: next(batches, None))) is not None:
-            if batch.num_rows:
-                held.append(batch)
-            if sum(one.num_rows for one in held) >= size:
-                yield completed(pa.Table.from_batches(held).combine_chunks())
-                held = []
-        if held:
-            yield completed(pa.Table.from_batches(held).combine_chunks())
+        tables = _gathered(data.scanner(columns=names, filter=wanted, batch_size=size).to_batches(), size)
+        while (table := self._translated(lambda: next(tables, None))) is not None:
+            yield completed(table)
 
     def newest(self) -> int:
         """The log time (microseconds) of the row that completed last; -1 where there is none."""
@@ -210,8 +204,7 @@ class Replay:
         hosts: dict[tuple[Any, ...], tuple[int, int]] = {}
 
         def act() -> None:
-            for batch in self._of(days[0]).scanner(columns=list(_LOOK), batch_size=1 << 16).to_batches():
-                table = pa.table(batch)
+            for table in _gathered(self._of(days[0]).scanner(columns=list(_LOOK)).to_batches(), _LOOKED_AT):
                 # A committer, whose rows are marks, vouches for itself in its last ones.
                 _least(firsts, table.select(list(_LOOK[:-1])).drop_null(), "slice", "completed")
                 told = table.filter(pc.is_valid(table["marks"]))
@@ -294,6 +287,21 @@ class Replay:
                 rows=int(total[end] - total[begin]),
             )
             begin, first = end, False
+
+
+def _gathered(batches: Iterable[pa.RecordBatch], size: int) -> Iterator[pa.Table]:
+    """The rows of these, `size` at a time and not many more: each file gives a batch of its own, however small."""
+    held: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in batches:
+        if batch.num_rows:
+            held.append(batch)
+            rows += batch.num_rows
+        if rows >= size:
+            yield pa.Table.from_batches(held).combine_chunks()
+            held, rows = [], 0
+    if held:
+        yield pa.Table.from_batches(held).combine_chunks()
 
 
 def _least(into: dict[tuple[Any, ...], tuple[int, int]], table: pa.Table, number: str, when: str) -> None:

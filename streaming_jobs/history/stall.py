@@ -62,6 +62,11 @@ class EvidenceWatch:
         self._last[cluster] = max(self._last[cluster], came)
         self._rows[cluster] = came
 
+    def stood_still(self, span: timedelta, now: datetime) -> None:
+        """For so long before `now` nobody could say whether rows came. It does not count: the intake of an evidence
+        topic stands still with the checks, and brings only afterwards what came meanwhile."""
+        self._last = {cluster: min(last + span, now) for cluster, last in self._last.items()}
+
     def tick(self, now: datetime, came: datetime | None = None) -> list[Finding]:
         """What has opened by now. `came`: when rows came last. Where no cluster's rows are checked although some came,
         they are late and not the log."""

@@ -124,7 +124,7 @@ def test_a_sign_that_nobody_was_told_of_before_the_cut_was_never_an_incident() -
         (told("nonmonotonic-poll", 1, at=6 - BEFORE.total_seconds() - 1, counted=20), "long before"),
         (told("nonlinearizable-register", 1, at=20, topic="registers"), "a register in a log that was not cut"),
         (told("stale-log-end", 1, at=6 + AFTER.total_seconds() + 1, event_="opened", topic="registers"), "long after"),
-        (told("duplicate", 1, at=7), "what no cut explains"),
+        (told("duplicate", 1, at=7, partition=4), "what no cut explains"),
         (told("G1a", 1, at=7), "what no cut explains"),
         (told("stuck-consumer", 1, at=7, event_="opened"), "a condition ends for itself"),
     ],
@@ -255,9 +255,15 @@ def test_a_deeper_cut_says_more() -> None:
     assert one.folded == {"inconsistent-offsets": 3}
 
 
-def compared(anomaly: str, offset: int, *, at: float, apart: float, **where: Any) -> FindingEvent:
-    """Two readings of an offset that differ, the later one at this time."""
-    return told(anomaly, (offset, 1, 5), at=at, evidence={"offset": offset, "apart_s": apart}, **where)
+def compared(
+    anomaly: str, offset: int, *, at: float, apart: float, epochs: tuple[int, ...] = (), **where: Any
+) -> FindingEvent:
+    """Two readings of an offset that differ, the later one at this time. `epochs`: of the leader that gave the record,
+    and of those that gave none."""
+    evidence: dict[str, Any] = {"offset": offset, "apart_s": apart}
+    if epochs:
+        evidence |= {"leader_epoch": epochs[0], "passed_leader_epochs": list(epochs[1:])}
+    return told(anomaly, (offset, 1, 5), at=at, evidence=evidence, **where)
 
 
 def test_readings_before_and_after_a_cut_that_are_compared_once_it_is_over_page_nobody(hook: Hook) -> None:
@@ -266,12 +272,14 @@ def test_readings_before_and_after_a_cut_that_are_compared_once_it_is_over_page_
     late = [
         compared("vanished-record", 300, at=190, apart=310, counted=2_000),
         compared("late-record", 400, at=200, apart=313, counted=2_001),
+        # Where the new leader's log ended it had differed from the old one's for some records already.
+        compared("vanished-record", 91, at=190, apart=310, epochs=(3, 7), counted=2_040),
         grown_over(500, at=30, more=300, counted=2_080),
     ]
     heard = hook.hear([long_cut(at=6.0), lost, *late], until=3_000)
     assert [(at, state) for at, state, _ in heard] == [(7, "open"), (26, "worse"), (926, "over")]
     (one,) = standing(long_cut(at=6.0), lost, *late)
-    assert one.folded == {"lost-write": 1, "vanished-record": 1, "late-record": 1, "inconsistent-offsets": 301}
+    assert one.folded == {"lost-write": 1, "vanished-record": 2, "late-record": 1, "inconsistent-offsets": 301}
 
 
 def test_that_a_reader_went_back_over_a_cut_pages_nobody_when_a_rebuild_finds_it_once_that_is_over(hook: Hook) -> None:
@@ -294,6 +302,8 @@ def test_that_a_reader_went_back_over_a_cut_pages_nobody_when_a_rebuild_finds_it
         (compared("vanished-record", 300, at=1_000, apart=600, counted=2_000), "it was polled after the cut"),
         (compared("late-record", 300, at=1_000, apart=600, counted=2_000), "it was passed after the cut"),
         (compared("vanished-record", 901, at=190, apart=310, counted=2_000), "beyond what the log had held"),
+        (compared("vanished-record", 91, at=190, apart=310, counted=2_000), "below it, and nobody knows who led"),
+        (compared("vanished-record", 91, at=190, apart=310, epochs=(3, 7, 3), counted=2_000), "the same leader did it"),
         (compared("vanished-record", 300, at=-60, apart=10, counted=2_000), "both before the cut"),
         (told("vanished-record", (300, 1, 5), at=190, counted=2_000, evidence={"offset": 300}), "nobody knows when"),
     ],
@@ -301,6 +311,64 @@ def test_that_a_reader_went_back_over_a_cut_pages_nobody_when_a_rebuild_finds_it
 def test_readings_that_a_cut_does_not_explain_are_an_incident(one: FindingEvent, why: str) -> None:
     found = standing(long_cut(at=6.0), told("lost-write", 1, at=25), one, now=2_100)
     assert sorted(each.anomaly for each in found) == sorted([CUT, one.anomaly]), why
+
+
+def goes_over(*offsets: int, at: float, **where: Any) -> FindingEvent:
+    """A reader that went over records which it is known to have been given before."""
+    skipped = [{"offset": offset, "writer": 1, "seq": offset} for offset in offsets]
+    evidence = {"process": 7, "op": 3, "offset": max(offsets) + 1, "skipped": skipped}
+    return told("int-poll-skip", (7, 3, *offsets), at=at, evidence=evidence, **where)
+
+
+def test_who_reads_anew_minutes_later_and_goes_over_what_stood_just_below_a_cut_pages_nobody(hook: Hook) -> None:
+    heard = hook.hear([long_cut(at=6.0), goes_over(98, 99, at=1_600)], until=3_000)
+    assert [(at, state) for at, state, _ in heard] == [(7, "open"), (907, "over")]
+    (one,) = standing(long_cut(at=6.0), goes_over(98, 99, at=1_600))
+    assert one.folded == {"int-poll-skip": 1}
+
+
+@pytest.mark.parametrize(
+    ("one", "why"),
+    [
+        (goes_over(99, 150, at=1_600), "one of them may have been written since"),
+        (goes_over(99, at=1_600, partition=4), "in another log"),
+        (told("int-poll-skip", 1, at=1_600), "nobody knows what"),
+    ],
+)
+def test_who_goes_over_what_no_cut_took_is_told_of(one: FindingEvent, why: str) -> None:
+    assert [each.anomaly for each in standing(long_cut(at=6.0), one)] == [CUT, one.anomaly], why
+
+
+def stands_twice(first: int, *, at: float, **where: Any) -> FindingEvent:
+    return told("duplicate", (1, first), at=at, evidence={"writer": 1, "seq": first, "offsets": [first, 105]}, **where)
+
+
+@pytest.mark.parametrize(
+    ("counted", "told_first"),
+    [(30.0, []), (2.0, [(2, "open", "duplicate")])],
+    ids=["after the cut", "before it, and it does not wait for one"],
+)
+def test_what_stands_twice_in_a_log_as_it_is_cut_is_part_of_that(
+    hook: Hook, counted: float, told_first: list[tuple[float, str, str]]
+) -> None:
+    """Replicas that had diverged hold one record at two offsets."""
+    found = [long_cut(at=6.0, counted=10.0), stands_twice(94, at=8.0, counted=counted)]
+    heard = [(at, state, said.split()[0]) for at, state, said in hook.hear(found, until=100)]
+    assert heard == [*told_first, (10, "open", CUT), *((10, "over", name) for *_, name in told_first)]
+    assert standing(*found)[0].folded == {"duplicate": 1}
+
+
+@pytest.mark.parametrize(
+    ("one", "why"),
+    [
+        (stands_twice(94, at=8.0, partition=4), "another log"),
+        (stands_twice(94, at=8.0, partition=4, counted=2.0), "another log, and before"),
+        (stands_twice(94, at=90.0), "a minute after"),
+    ],
+)
+def test_what_stands_twice_elsewhere_or_later_is_told_beside_a_cut(one: FindingEvent, why: str) -> None:
+    found = standing(long_cut(at=6.0, counted=10.0), one)
+    assert sorted(each.anomaly for each in found) == ["duplicate", CUT], why
 
 
 def test_the_first_loss_of_a_cut_is_told_however_late() -> None:

@@ -9,8 +9,10 @@ import numpy as np
 from rules.arrays.columns import Columns
 from rules.arrays.intervals import Bools, Ints
 
+REPLACED: Final = "topic-replaced"
+"""There is another topic of this name: the committer says so, who knows both ids."""
 NOT_THERE: Final = frozenset(
-    {"UNKNOWN_TOPIC_OR_PART", "UNKNOWN_TOPIC_ID", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION", "topic-replaced"}
+    {"UNKNOWN_TOPIC_OR_PART", "UNKNOWN_TOPIC_ID", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION", REPLACED}
 )
 """Errors that say so: brokers', the client's, the committer's."""
 

@@ -5,7 +5,8 @@ An open transaction holds the last stable offset at its first record, and a heal
 longer than the longest `transaction.timeout.ms` that any client of the log started with, and `SLACK`. Time in which
 nobody saw it (`UNSEEN`) does not count: a cluster that was switched off ends nothing meanwhile, and much when it is
 back. Nor does what was before a broker that answered nobody was back, or enough replicas were in sync again: no marker
-could be written. While that lasts, it explains what hangs.
+could be written. While that lasts, it explains what hangs. Nothing hangs in a topic that somebody has deleted: that is
+told where observers hear that it has been replaced, or for `ABSENT` that it is not there.
 
 When init_transactions has returned, whatever earlier lives of that transactional id had left open has been ended, and
 its markers are written. `unrecovered-transaction` holds when the last stable offset is still where it was before that
@@ -29,6 +30,7 @@ import numpy as np
 
 from rules.arrays.columns import INFO, OFFSETS, START, TXN
 from rules.arrays.intervals import indices
+from rules.checks.ends.not_there import REPLACED, not_there
 from rules.kept.check import Check, News, Passage
 from rules.kept.report import Report
 from rules.kept.state import State
@@ -42,6 +44,8 @@ SLACK: Final = 30 * SECOND
 broker is missed after nine, and its successor looks after ten more: by Kafka's defaults, 29 s in all."""
 UNSEEN: Final = 15 * SECOND
 """Observers that are answered see each partition far more often."""
+ABSENT: Final = 5 * SECOND
+"""A broker that has just begun may not know of a topic yet."""
 USUAL_TIMEOUT: Final = 60 * SECOND
 """Kafka's own default of transaction.timeout.ms, where no client's start row has told one."""
 _LONGEST_MS: Final = 2**31 - 1
@@ -71,7 +75,9 @@ class Stability:
     """`held`: where the last stable offset stands with records beyond it, `since` when, and where the log's `end` was
     then, -1 while it does not; `seen`: the newest observation. `sound`: since when, of that time, no broker was known
     to be silent and enough replicas in sync. `longest`: the longest transaction timeout told, 0 before. `doubtful`: by
-    process and operation, at most `KEPT`, in the order of their ends."""
+    process and operation, at most `KEPT`, in the order of their ends. `absent`: when observers were told that the
+    partition is not there, since it was seen last, and of which of these that there is another one: the first of both,
+    and those that log time has not come to."""
 
     held: int = -1
     since: int = -1
@@ -80,6 +86,7 @@ class Stability:
     longest: int = 0
     sound: int = -1
     doubtful: dict[str, Doubtful] = field(default_factory=dict, metadata={"of": Doubtful})
+    absent: list[list[int]] = field(default_factory=list)
 
 
 def arrive(own: Stability, new: News) -> None:
@@ -88,6 +95,8 @@ def arrive(own: Stability, new: News) -> None:
     for row in new.where(START).tolist():
         told = dict(columns.table["settings"][row].as_py() or ()).get("transaction.timeout.ms")
         own.longest = max(own.longest, min(natural(told), _LONGEST_MS) * 1000)
+    for row in not_there(columns, new.where(OFFSETS)).tolist():
+        own.absent.append([int(columns.completed[row]), int(columns.table["error"][row].as_py() == REPLACED)])
     late = (columns.type == INFO) | (columns.completed - columns.invoked >= new.report.objectives.grace)
     for row in indices(new.fresh & columns.where(TXN) & late).tolist():
         mine = new.sent.row == row
@@ -126,6 +135,22 @@ def _may_hold(one: Doubtful, own: Stability) -> bool:
 
 def fold(own: Stability, passage: Passage) -> None:
     """Go through the observations up to the last tick."""
+    _observe(own, passage)
+    if own.absent:
+        _look_whether_it_is_there(own, passage)
+
+
+def _look_whether_it_is_there(own: Stability, passage: Passage) -> None:
+    """Was the topic deleted by now? Then nothing holds its last stable offset any more."""
+    said = sorted(entry for entry in own.absent if own.seen < entry[0] <= passage.end)
+    gone = [at for at, replaced in said if replaced or at - said[0][0] >= ABSENT]
+    if gone and own.held >= 0:
+        _close(passage.state, -(-gone[0] // TICK) * TICK, passage.report)
+        own.held, own.since, own.end = -1, -1, -1
+    own.absent = [*said[:1], *(entry for entry in own.absent if entry[0] > passage.end)]
+
+
+def _observe(own: Stability, passage: Passage) -> None:
     moves, report = passage.moves, passage.report
     seen = (moves.f == OFFSETS) & (moves.stable >= 0) & (moves.end >= 0)
     rows = indices(seen & (moves.at > own.seen))  # of a second observer's, not what comes late

@@ -85,6 +85,37 @@ def test_it_hangs_when_the_cluster_is_back_as_well(fed: Callable[[History], Stor
     assert [e[0] for e in events(fed(h), "hanging-transaction")] == ["opened"]
 
 
+def not_there(h: History, error: str, count: int = 1) -> None:
+    for _ in range(count):
+        h.row("observer", "offsets", type="info", error=error)
+        h.mark(1.0)
+
+
+@FEEDS
+@pytest.mark.parametrize(
+    ("error", "count", "closed"),
+    [
+        ("topic-replaced", 1, 56),
+        ("UNKNOWN_TOPIC_OR_PART", 7, 61),
+        ("UNKNOWN_TOPIC_OR_PART", 3, None),  # a broker that has just begun
+        ("_TIMED_OUT", 7, None),
+    ],
+)
+def test_nothing_hangs_in_a_topic_that_was_deleted(
+    fed: Callable[[History], Store], error: str, count: int, closed: int | None
+) -> None:
+    h = History()
+    hanging(h)
+    not_there(h, error, count)
+    if closed is None:
+        seconds(h, 2, end=9, stable=3)
+        not_there(h, error, 3)
+    for _ in range(10):
+        h.mark(1.0)
+    ended = [] if closed is None else [("closed", closed)]
+    assert [e[::2] for e in events(fed(h), "hanging-transaction")] == [("opened", 41), *ended]
+
+
 @FEEDS
 @pytest.mark.parametrize(
     "build",

@@ -6,13 +6,16 @@ settled and forgotten; nor a step to or from a value that stands twice, or one s
 its offsets may not be settled by then; nor a loss that is due as a log ends for ever, or of what is polled after all;
 nor a loss, or what is told of a group, where somebody reads whose clock nobody can compare with the others; nor what is
 told of a group within a minute after a member was lost with its host, since another delivery may bring too late what
-compares the clock of the next boot with one that is over; nor what is told of a group as a world ends; nor a step where
-a stale listing made the log look cut, which counts by what is known of the send.
+compares the clock of the next boot with one that is over; nor what is told of a group as a world ends; nor a
+loss that is due at a time to which the clock of a host, set back as it was booted, has hardly come when a world ends;
+nor one that a reader may have polled who was lost with its host before anything of it had come; nor a step where a
+stale listing made the log look cut, which counts by what is known of the send.
 """
 
 from __future__ import annotations
 
 from rules.vocabulary.finding import Finding
+from rules.vocabulary.times import micros
 from tests.rules.world.clocks import true_time
 from tests.rules.world.engine import values_of
 from tests.rules.world.explains import ALWAYS, CUT_TO_NOTHING, EXPLAINS, LOST, ORDER
@@ -35,6 +38,8 @@ def is_lasting(oracle: Oracle, f: Finding) -> bool:
     if f.anomaly in LOST and _is_just_due(oracle, f):
         return False
     if f.anomaly == "lost-write" and oracle.polled_after_all(f):
+        return False
+    if f.anomaly == "lost-write" and (_is_ahead_of_a_clock(oracle, f) or _an_unknown_reader_was_lost(oracle, f)):
         return False
     if f.anomaly in COMMITTED | {"lost-write"} and not _comparable(oracle, f):
         return False
@@ -113,6 +118,25 @@ def _a_member_was_lost(oracle: Oracle, f: Finding) -> bool:
         back = min((boot for boot in life.host.boots if boot >= crashed), default=crashed)
         if crashed - oracle.spread <= at <= back + APART + oracle.spread:
             return True
+    return False
+
+
+def _is_ahead_of_a_clock(oracle: Oracle, f: Finding) -> bool:
+    """Had the clock of a host hardly come to when it is due as the world ended? A log that is read again by its times
+    ends where that clock is."""
+    ends = min(micros(host.clock.at(oracle.world.plan.length)) for host in oracle.world.hosts)
+    return f.at > ends - oracle.slack
+
+
+def _an_unknown_reader_was_lost(oracle: Oracle, f: Finding) -> bool:
+    """Was one lost with its host, of which nothing has ever come? Whoever judges before the next boot tells of that
+    does not know that it lived."""
+    at = true_time(f.at)
+    for life in oracle.world.lives:
+        if life.kind in READERS and life.topic_id == f.topic_id and life.crashed is not None and not life.appended:
+            back = min((boot for boot in life.host.boots if boot >= life.crashed), default=life.crashed)
+            if life.began - oracle.spread <= at <= back + oracle.spread:
+                return True
     return False
 
 

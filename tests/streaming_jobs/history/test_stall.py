@@ -150,3 +150,35 @@ def test_a_machine_whose_clock_is_set_ahead_takes_the_log_for_silent_no_sooner(
     assert seen.silence() == []
     passed = config.liveness.total_seconds()
     assert events(list(seen.silence())) == [("", "opened")], "it is as silent as it is"
+
+
+@pytest.mark.parametrize("stopped", [True, False])
+def test_time_in_which_this_process_was_stopped_is_no_silence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stopped: bool
+) -> None:
+    """Whoever brings the rows of an evidence topic was stopped with it: they come when both go on."""
+    config, passed = JobConfig(root=tmp_path), 0.0
+    monkeypatch.setattr(time, "monotonic", lambda: passed)
+    watch = LogWatch(
+        config,
+        NewestVersion(config.history_path),
+        {},
+        current_findings(config.tables_path),
+        log_watch.steady(log_watch.machine_time),
+    )
+
+    def look(seconds: float) -> list[Finding]:
+        nonlocal passed
+        passed += seconds
+        watch.look(lambda: True)
+        return list(watch.silence())
+
+    liveness = config.liveness.total_seconds()
+    for _ in range(20):
+        assert look(1.0) == []
+    silent = look(liveness) if stopped else [one for _ in range(round(liveness)) for one in look(1.0)]
+    assert events(silent) == ([] if stopped else [("", "opened")])
+    if stopped:
+        for _ in range(round(liveness) - 1):
+            assert look(1.0) == []
+        assert events(look(1.0)) == [("", "opened")], "the log is as silent as it is from then on"
