@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import faulthandler
 import io
+import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -447,6 +448,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             stream.reconfigure(errors="replace")  # a terminal that knows no lines and dots gets the rest of it
     with suppress(ValueError, OSError, RuntimeError):  # no stderr that has a file
         faulthandler.enable(all_threads=False)  # a library that crashes takes all probes with it: who did is said
+    # The library of the object stores says in five lines what our own line says: it is asked for errors alone.
+    os.environ.setdefault("RUST_LOG", "error")
     options: dict[str, Any] = {} if arguments is None else {"args": list(arguments)}
     try:
         code = app(prog_name="offsetwatch", standalone_mode=False, **options)

@@ -30,8 +30,24 @@ ConfigFile = Annotated[
         "--config", "-c", help="TOML file; else $OFFSETWATCH_CONFIG, else ./offsetwatch.toml.", show_default=False
     ),
 ]
+
+
+def _folder(given: str) -> Path:
+    """The folder that was named: an empty variable in a script is not this one."""
+    if not given:
+        raise typer.BadParameter("must name a folder: . is this one")
+    return Path(given)
+
+
 Data = Annotated[
-    Path | None, typer.Option("--data", help="Data folder, instead of the configured one.", show_default=False)
+    Path | None,
+    typer.Option(
+        "--data",
+        metavar="PATH",
+        parser=_folder,
+        help="Data folder, instead of the configured one.",
+        show_default=False,
+    ),
 ]
 Debug = Annotated[
     bool, typer.Option("--debug", help="Log everything, show tracebacks.", callback=_set_debug, is_eager=True)

@@ -26,7 +26,7 @@ def _located(given: Any) -> TableLocation | None:
         return given
     if isinstance(given, Path):
         return nameable(given)
-    if not isinstance(given, str):
+    if not isinstance(given, str) or not given:
         raise ValueError("must be a folder, or a URL of an object store")
     try:
         location = table_location(given)
@@ -187,6 +187,13 @@ class JobConfig(_Section):
         if isinstance(given, TableUrl) and given.scheme not in HADOOPS:
             raise ValueError(f"must be a folder, or a URL that Hadoop's file systems know: of {', '.join(HADOOPS)}")
         return given
+
+    @field_validator("root", mode="before")
+    @classmethod
+    def _named(cls, root: Any) -> Any:
+        if root == "":
+            raise ValueError("must name a folder: . is this one")
+        return root
 
     @model_validator(mode="after")
     def _capped(self) -> JobConfig:

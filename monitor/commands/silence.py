@@ -11,6 +11,7 @@ import json
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -75,7 +76,10 @@ def list_(
     from monitor.incidents.overview import clock, in_order, silence_json, silence_words
     from monitor.screen import Screen
 
-    now, held = datetime.now(UTC), kept_silences(loaded_by(config, data)).asked()
+    loaded, now = loaded_by(config, data), datetime.now(UTC)
+    if isinstance(loaded.job.tables_path, Path) and not loaded.data.exists():
+        raise UserError(f"there is no {loaded.data}: give the data folder of a monitor with --data")
+    held = kept_silences(loaded).asked()
     shown = in_order(one for one in held if every or one.active(now))
     if json_:
         print(json.dumps([silence_json(one) for one in shown]))

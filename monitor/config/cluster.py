@@ -36,6 +36,7 @@ class FromFile(Section):
     file: Path
 
 
+_LAST_PORT: Final = 65_535
 _ADDRESS: Final = re.compile(r"([\w.-]+|\[[0-9A-Fa-f:.%\w]+\]):[0-9]{1,5}")
 
 
@@ -74,6 +75,8 @@ class ClusterConfig(Section):
         for one in bootstrap.split(",") if bootstrap else ():
             if not _ADDRESS.fullmatch(one.strip()):
                 raise ValueError("a broker's address is host:port")
+            if not 1 <= int(one.rpartition(":")[2]) <= _LAST_PORT:
+                raise ValueError(f"a broker's port is 1 to {_LAST_PORT}")
         return bootstrap
 
     @property

@@ -275,9 +275,11 @@ def _checked(path: Path | None, environment: Mapping[str, str], options: Mapping
     complaints += _one_or_several(values, path, changed)
     own = _given_each_the_probes(values)
     job = values.setdefault("job", {})
-    if isinstance(job, dict) and isinstance(values.get("data", ""), str):
+    if isinstance(job, dict):
         # The job's folder is the data folder, unless it is given one of its own.
-        job.setdefault("root", values.get("data", str(Config.model_fields["data"].default)))
+        usual = str(Config.model_fields["data"].default)
+        data = values.get("data", usual)
+        job.setdefault("root", data if isinstance(data, str) and data else usual)
     try:
         # As JSON, because there "strict" still takes a list for a tuple and a string for a path.
         config = Config.model_validate_json(json.dumps(values, default=str), strict=True)

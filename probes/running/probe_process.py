@@ -33,6 +33,9 @@ log = logging.getLogger("offsetwatch.probe")
 
 REPORT_INTERVAL: Final = 0.5
 """Seconds between two reports of a child."""
+BEGINNING: Final = 5
+"""So many times as long as one that has reported may be silent, a child may take until its first report: where many
+interpreters begin beside each other on a busy machine, whoever ends them makes it worse."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,10 +110,11 @@ class Host:
         """Pass on what there is to say until the child has ended, or is silent for too long."""
         config = self._errand.config.supervision
         told, stop_by, heard, going = self._layout, 0.0, time.monotonic(), Going()
+        patience = BEGINNING * config.stuck_after
         while process.is_alive():
             if pipe.poll(REPORT_INTERVAL):
                 said, value = pipe.recv()
-                heard = time.monotonic()
+                heard, patience = time.monotonic(), config.stuck_after
                 if said == "counters":
                     self._counters = value
                 elif said == "changed":
@@ -125,7 +129,7 @@ class Host:
                 pipe.send(("stop", None))
                 stop_by = now + FINISH_WITHIN + config.close_within + 5.0
             going.look()
-            if (stop_by and now > stop_by) or going.unheard(heard) > config.stuck_after:
+            if (stop_by and now > stop_by) or going.unheard(heard) > patience:
                 log.warning("the process of probe %s does not answer", self._errand.spec.name)
                 return
 

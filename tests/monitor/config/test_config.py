@@ -395,3 +395,29 @@ def test_no_table_is_put_where_it_cannot_be_opened(key: str, tmp_path: Path, mon
     monkeypatch.chdir(tmp_path / "100%")
     with pytest.raises(ConfigError, match=r"no table can be opened below a folder with a % in its path, /\S+/100%/"):
         load(environment={})
+
+
+@pytest.mark.parametrize("port", [0, 65_536, 99_999])
+def test_a_brokers_port_is_one(tmp_path: Path, port: int) -> None:
+    file = tmp_path / "offsetwatch.toml"
+    file.write_text(f'[cluster]\nbootstrap = "a:9092,b:{port}"\n')
+    with pytest.raises(ConfigError, match=r"cluster.bootstrap: a broker's port is 1 to 65535"):
+        load(file, {})
+
+
+@pytest.mark.parametrize("given", ["5", "[]", "{}"])
+def test_a_data_folder_that_is_none_is_said_once(tmp_path: Path, given: str) -> None:
+    file = tmp_path / "offsetwatch.toml"
+    file.write_text(f"data = {given}\n")
+    with pytest.raises(ConfigError) as refused:
+        load(file, {})
+    (line,) = str(refused.value).splitlines()
+    assert line.startswith(f"{file}: data: ")
+
+
+@pytest.mark.parametrize("key", ["root", "history", "tables", "checkpoint"])
+def test_a_place_of_the_jobs_has_a_name(tmp_path: Path, key: str) -> None:
+    file = tmp_path / "offsetwatch.toml"
+    file.write_text(f'[job]\n{key} = ""\n')
+    with pytest.raises(ConfigError, match=f"job.{key}: must "):
+        load(file, {})
