@@ -35,28 +35,41 @@ class EvidenceWatch:
         self._liveness = liveness
         self._started = started
         self._rows: dict[str, datetime | None] = dict(clusters)
-        self._open = set(open_clusters)
+        self._open = dict.fromkeys(open_clusters, started)
+        """By cluster, since when we say so."""
         self._last = dict.fromkeys([*clusters, *self._open], started) or {"": started}
 
     def rows(self, newest: Mapping[str, datetime | None], now: datetime, came: datetime | None) -> list[Finding]:
         """Rows of these clusters were checked, the newest of them of these times by their own clocks; what that closes.
         `came`: when rows came last; None where none have since the start, so that these had waited for it. Rows that
-        came as long ago as the objective end no silence: what had waited for the checks is older than it."""
+        came as long ago as the objective, before it was told, end no silence: what had waited for the checks is older
+        than it."""
         if newest:
             self._last.pop("", None)
-        closing = self._open & {""} if newest and came is not None else set()
+        closing = self._open.keys() & {""} if newest and came is not None else set()
         fresh = came is not None and now - came < self._liveness
         for cluster, of in newest.items():
             self._last.setdefault(cluster, self._started)
             known = self._rows.get(cluster)
             if fresh or (came is None and (known is None or (of is not None and of > known))):
-                closing |= self._open & {cluster, ""}
+                closing |= self._open.keys() & {cluster, ""}
+            elif self._have_come_since(cluster, came):
+                closing.add(cluster)
             if came is not None:
                 self._note(cluster, came)
             else:
                 self._rows[cluster] = of
-        self._open -= closing
-        return [self._finding(cluster, "closed", now, now) for cluster in sorted(closing)]
+        return self._closed(closing, now)
+
+    def _have_come_since(self, cluster: str, came: datetime | None) -> bool:
+        """Have rows come since we say that none do?"""
+        return came is not None and cluster in self._open and came > self._open[cluster]
+
+    def _closed(self, clusters: Iterable[str], now: datetime) -> list[Finding]:
+        ended = sorted(clusters)
+        for cluster in ended:
+            del self._open[cluster]
+        return [self._finding(cluster, "closed", now, now) for cluster in ended]
 
     def _note(self, cluster: str, came: datetime) -> None:
         self._last[cluster] = max(self._last[cluster], came)
@@ -68,17 +81,22 @@ class EvidenceWatch:
         self._last = {cluster: min(last + span, now) for cluster, last in self._last.items()}
 
     def tick(self, now: datetime, came: datetime | None = None) -> list[Finding]:
-        """What has opened by now. `came`: when rows came last. Where no cluster's rows are checked although some came,
-        they are late and not the log."""
-        ended = sorted(self._open & self._ended)
-        self._open -= self._ended
-        closed = [self._finding(cluster, "closed", now, now) for cluster in ended]
+        """What has opened or closed by now. `came`: when rows came last. Where no cluster's rows are checked although
+        some came, they are late and not the log. The one cluster has rows as soon as any have come, however long they
+        wait for the checks."""
+        over = self._open.keys() & self._ended
+        if len(self._last) == 1:  # else nobody knows whose they are before they are checked
+            has_rows = {cluster for cluster in self._last if self._have_come_since(cluster, came)}
+            over |= has_rows
+            for cluster in has_rows if came is not None else ():
+                self._note(cluster, came)
+        closed = self._closed(over, now)
         late = self._late(now)
         if late and came is not None and len(late) == len(self._last.keys() - self._open - self._ended):
             for cluster in late:
                 self._note(cluster, came)
             late = self._late(now)
-        self._open |= late.keys()
+        self._open |= dict.fromkeys(late, now)
         return closed + [self._finding(cluster, "opened", now, last) for cluster, last in sorted(late.items())]
 
     def _late(self, now: datetime) -> dict[str, datetime]:

@@ -64,6 +64,25 @@ def test_rows_that_waited_for_the_checks_until_it_opened_do_not_end_it() -> None
     assert events(seen.rows({"a": at(60)}, at(61), at(60))) == [("a", "closed")]
 
 
+def test_rows_that_come_afterwards_end_it_though_they_wait_for_checks_that_are_minutes_behind() -> None:
+    seen = watch("a")
+    assert events(seen.tick(at(50), at(20))) == [("a", "opened")]
+    assert seen.tick(at(80), at(50)) == [], "they came just before it was told"
+    (closed,) = seen.tick(at(90), at(89))
+    assert (closed.event, closed.at) == ("closed", micros(at(90)))
+    assert seen.tick(at(118), at(89)) == []
+    assert events(seen.tick(at(119), at(89))) == [("a", "opened")]
+
+
+def test_of_several_clusters_each_has_rows_when_such_are_checked_that_came_afterwards() -> None:
+    seen = watch("a", "b")
+    assert events(seen.tick(at(50), at(20))) == [("a", "opened"), ("b", "opened")]
+    assert seen.tick(at(90), at(60)) == [], "nobody knows whose they are"
+    assert seen.rows({"a": at(19)}, at(300), at(40)) == []
+    assert events(seen.rows({"a": at(60)}, at(310), at(60))) == [("a", "closed")]
+    assert seen.rows({"b": at(19)}, at(320), at(50)) == []
+
+
 def test_one_silent_cluster_beside_a_live_one() -> None:
     seen = watch("a", "b")
     seen.rows({"b": at(20)}, at(20), at(20))
@@ -173,12 +192,12 @@ def test_time_in_which_this_process_was_stopped_is_no_silence(
         watch.look(lambda: True)
         return list(watch.silence())
 
-    liveness = config.liveness.total_seconds()
-    for _ in range(20):
+    liveness, before = config.liveness.total_seconds(), 20
+    for _ in range(before):
         assert look(1.0) == []
-    silent = look(liveness) if stopped else [one for _ in range(round(liveness)) for one in look(1.0)]
+    silent = look(liveness) if stopped else [one for _ in range(round(liveness) - before) for one in look(1.0)]
     assert events(silent) == ([] if stopped else [("", "opened")])
     if stopped:
-        for _ in range(round(liveness) - 1):
+        for _ in range(round(liveness) - before - 1):
             assert look(1.0) == []
-        assert events(look(1.0)) == [("", "opened")], "the log is as silent as it is from then on"
+        assert events(look(1.0)) == [("", "opened")], "the log is as silent as it is while we run"
