@@ -49,12 +49,12 @@ SIGNS: Final = frozenset(
 SOON: Final = timedelta(seconds=10)
 """The cut is found so long after its signs, at most: where its leader begins anew, the end of the log is listed some
 seconds after the first write."""
-LOST: Final = frozenset(
-    {"late-record", "lost-write", "nonlinearizable-register", "torn-transaction", "vanished-record"}
-)
+TORN: Final = "torn-transaction"
+LOST: Final = frozenset({"late-record", "lost-write", "nonlinearizable-register", TORN, "vanished-record"})
 DUPLICATE: Final = "duplicate"
+IN_A_CUT_LOG: Final = frozenset({DUPLICATE, "zombie-write"})
 """A writer that was never answered by the leader that is gone sends again to the next one, which may have the record
-elsewhere. Here alone: a value that stands twice in another log has another cause."""
+elsewhere; where a marker is gone a transaction may end otherwise. In that log alone: in others it has another cause."""
 UNWRITTEN: Final = "stale-log-end"
 COMPARED: Final = frozenset({"late-record", "vanished-record"})
 """Differences between two readings of an offset."""
@@ -87,8 +87,8 @@ class CutLogs:
     first: datetime
     newest: datetime
     places: set[Key] = field(default_factory=set)
-    subjects: set[str] = field(default_factory=set)
-    """Their names, for incidents that were told before."""
+    subjects: dict[str, Key] = field(default_factory=dict)
+    """They by their names, as they stand in incidents, and in what is found of several partitions."""
     whole: datetime | None = None
     """When each of them may have been cut already: the first at which an offset was known that one of them lost. None
     where of one that is not told."""
@@ -107,7 +107,7 @@ class CutLogs:
         place = place_of(cut)
         if len(self.places) < PLACES:
             self.places.add(place)
-            self.subjects.add(subject_of(cut))
+            self.subjects[subject_of(cut)] = place
         told = [cut.evidence.get(name) for name in ("log_end", "written_again", "known")]
         end, written, known = (one if isinstance(one, int) else None for one in told)
         if place in self.places and end is not None and known is not None:
@@ -140,11 +140,15 @@ class CutLogs:
     def holds(self, event: FindingEvent) -> bool:
         """Is this finding one of them, or does it follow from them?"""
         here = place_of(event) in self.places
+        if event.anomaly == TORN and not here:
+            return self.near(event.at) and self._tore(event)
         if event.anomaly in LOST:
-            return here and event.at >= self.first - READ_BEFORE and (self.near(event.at) or self._gave_up(event))
+            if not here or event.at < self.first - READ_BEFORE or self._one_leader_did(event):
+                return False
+            return self.near(event.at) or self._gave_up(event)
         if event.anomaly in SIGNS and here and event.at >= self.first - BEFORE and self._gave_up(event):
             return True
-        if event.anomaly in MISSING or event.anomaly == DUPLICATE:
+        if event.anomaly in MISSING | IN_A_CUT_LOG:
             return here and self.near(event.at)
         if event.anomaly == REFUSED:
             return here and self._lacks_records_of(event)
@@ -152,7 +156,25 @@ class CutLogs:
 
     def explains(self, anomaly: str, subjects: Collection[str]) -> bool:
         """Is what was told under this name, in these places, a sign of them where it was told just before?"""
-        return anomaly in SIGNS or (anomaly == DUPLICATE and self.subjects.issuperset(subjects))
+        return anomaly in SIGNS or (anomaly == DUPLICATE and self.subjects.keys() >= set(subjects))
+
+    def _tore(self, torn: FindingEvent) -> bool:
+        """Did this transaction of several partitions lose what is absent, or its marker, where a log was cut?"""
+        absent = torn.evidence.get("absent")
+        if not isinstance(absent, dict):
+            return False
+        place = self.subjects.get(f"{absent.get('topic')}/{absent.get('partition')}")
+        first, last = self.again.get(place or (), (0, -1))
+        offset = absent.get("offset")
+        return isinstance(offset, int) and first - BELOW <= offset <= last
+
+    def _one_leader_did(self, event: FindingEvent) -> bool:
+        """Was a record below the cut taken away under the leader that had given it? No election did that."""
+        first, _ = self.again.get(place_of(event), (0, -1))
+        offset = event.evidence.get("offset")
+        below = isinstance(offset, int) and offset < first
+        before, after = _leaders(event)
+        return below and event.anomaly == "vanished-record" and before in after
 
     def _lacks_records_of(self, refused: FindingEvent) -> bool:
         """Has this writer had its last acknowledgement there before the log was cut, and been out of sequence since?"""
@@ -179,11 +201,17 @@ class CutLogs:
         return early if self.whole is None else max(early, self.whole - SOON)
 
 
-def _led_by_others(compared: FindingEvent) -> bool:
-    """Did the partition have another leader at each of the two readings? What one leader took away later is no cut."""
+def _leaders(compared: FindingEvent) -> tuple[int | None, list[int]]:
+    """The epochs of the leader that gave a record, and of those that gave none; those that are known."""
     before, after = compared.evidence.get("leader_epoch"), compared.evidence.get("passed_leader_epochs")
     known = [one for one in (after if isinstance(after, list) else [after]) if isinstance(one, int)]
-    return isinstance(before, int) and bool(known) and before not in known
+    return before if isinstance(before, int) else None, known
+
+
+def _led_by_others(compared: FindingEvent) -> bool:
+    """Had the partition another leader at each of the two readings?"""
+    before, after = _leaders(compared)
+    return before is not None and bool(after) and before not in after
 
 
 class Cuts:

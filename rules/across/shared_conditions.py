@@ -42,8 +42,8 @@ DOWN_SINCE: Final = ("clock", "host")
 FOLLOWS: Final = len(EXPLAIN_WHAT_WAITS)
 
 Open = dict[str, dict[str, Any]]
-"""By key (cluster, anomaly, subject): what opened it, since when (`opened`), `hold`, `implied_by`, and `seen_by`:
-for each partition that says that it holds, when it said so last. Plain JSON values."""
+"""By key (cluster, anomaly, subject): what opened it and with which `evidence`, since when (`opened`), `hold`,
+`implied_by`, and `seen_by`: for each partition that says that it holds, when it said so last. Plain JSON values."""
 
 
 def of(facts: pa.Table) -> pa.Table:
@@ -101,6 +101,7 @@ def _opened(known: Open, fact: dict[str, Any], about: dict[str, Any]) -> dict[st
         "subject": about["subject"],
         "opened": fact["at"],
         "implied_by": causes[0] if waits else None,
+        "evidence": about["evidence"],
         "seen_by": {},
         "places": 1,
     }
@@ -108,7 +109,9 @@ def _opened(known: Open, fact: dict[str, Any], about: dict[str, Any]) -> dict[st
 
 def _closed(one: dict[str, Any], evidence: dict[str, Any], at: int) -> Finding:
     lasted = (at - one["opened"]) / 1e6
-    ended = {**evidence, "partitions": one["places"], "lasted_s": round(lasted, 3)}
+    # As an outage is over nobody is silent any more: who was stays with it.
+    was = one.get("evidence", {}) if one["anomaly"] == UNREACHABLE else {}
+    ended = {**evidence, **was, "partitions": one["places"], "lasted_s": round(lasted, 3)}
     return _event(one, "closed", f"{one['anomaly']} ended after {lasted:.1f} s", ended, at, at)
 
 

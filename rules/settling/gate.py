@@ -108,11 +108,15 @@ class Gate:
         """The same for many spans: of which is it `COMPLETE`?"""
         if self.finished:
             return np.ones(len(start), bool)
-        known = np.asarray(self._is_here(start, end, who, boot))
+        return np.asarray(self._is_here(start, end, who, boot)) & ~self.missing(start, end, who, boot)
+
+    def missing(self, start: Ints, end: Ints, who: Who = EVERYBODY, boot: int = -1) -> Bools:
+        """In which of these spans is something missing for good, whether the rest is here or not?"""
+        found = np.zeros(len(start), bool)
         for hole in self._holes(who):
             low, high = self._touching(hole, who, boot)
-            known &= (low > end) | (high <= start)
-        return known
+            found |= (low <= end) & (high > start)
+        return found
 
     @cached_property
     def _living(self) -> list[tuple[int, Process, int, int]]:

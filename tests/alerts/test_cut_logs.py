@@ -313,6 +313,19 @@ def test_readings_that_a_cut_does_not_explain_are_an_incident(one: FindingEvent,
     assert sorted(each.anomaly for each in found) == sorted([CUT, one.anomaly]), why
 
 
+@pytest.mark.parametrize(
+    ("offset", "epochs", "apart_from_it"),
+    [(91, (3, 3, 3), True), (91, (3, 7), False), (91, (), False), (101, (3, 3, 3), False)],
+    ids=["one leader took it", "another leader", "nobody knows who led", "where the log was cut"],
+)
+def test_a_batch_that_was_removed_just_below_a_cut_is_told_beside_it(
+    offset: int, epochs: tuple[int, ...], apart_from_it: bool
+) -> None:
+    removed = compared("vanished-record", offset, at=20, apart=60, epochs=epochs)
+    found = standing(long_cut(at=6.0), told("lost-write", 1, at=15), removed)
+    assert sorted(each.anomaly for each in found) == [CUT, *["vanished-record"] * apart_from_it]
+
+
 def goes_over(*offsets: int, at: float, **where: Any) -> FindingEvent:
     """A reader that went over records which it is known to have been given before."""
     skipped = [{"offset": offset, "writer": 1, "seq": offset} for offset in offsets]

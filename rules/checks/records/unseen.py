@@ -75,7 +75,7 @@ def judge_between(out: Outstanding, passage: Passage) -> None:
     if len(at) < 2:
         return
     due = (out.readable >= 0) & (out.offset >= state.log_start) & (out.readable + objectives.delivery < at[-1])
-    due &= ~_strange(out, state) & ~_missed(out, passage.gate, passage.end)
+    due &= ~_strange(out, state) & ~_missed(out, passage.gate, passage.end) & ~_passed_unknown(out, passage.gate)
     if not some(due) or "unseen" in state.open_conditions:
         return
     since = _due(out.readable[due] + objectives.delivery, state, objectives.delivery)
@@ -152,7 +152,9 @@ def judge(out: Outstanding, passage: Passage) -> None:
     told = max(at, state.open_conditions.get(SUSPECTED, at))
     at = max(at, state.open_conditions.get(UNSEEN, at))
     above = _above(out, state)
-    overdue = above & (out.readable >= 0) & (out.readable + delivery <= at) & ~_missed(out, passage.gate, at)
+    overdue = above & (out.readable >= 0) & (out.readable + delivery <= at)
+    if some(overdue):
+        overdue &= ~_missed(out, passage.gate, at) & ~_passed_unknown(out, passage.gate)
     if some(overdue) and not _somebody_reads(state, at):
         overdue = np.zeros(len(out), bool)
     past = above & _past(out, state)
@@ -189,6 +191,17 @@ def _missed(out: Outstanding, gate: Gate, at: int) -> Bools:
     if not len(out) or not gate.state.holes:
         return np.zeros(len(out), bool)
     return np.asarray(out.invoked < gate.missing_through(int(out.invoked.min()), at, READERS))
+
+
+def _passed_unknown(out: Outstanding, gate: Gate) -> Bools:
+    """Which have readers gone over, and may have been polled before where the log of somebody is missing for good?"""
+    found = np.zeros(len(out), bool)
+    passed = out.due >= 0
+    if gate.state.holes and some(passed):
+        for boot in intervals.each(out.boot[passed]):
+            mine = indices(passed & (out.boot == boot))
+            found[mine] = gate.missing(out.invoked[mine], out.due[mine], READERS, boot)
+    return found
 
 
 def _waiting(values: int, age: float) -> str:
