@@ -230,7 +230,9 @@ def probe_drain(
 
 @probe_app.command("gone")
 def probe_gone(
-    committer: Annotated[int, typer.Argument(help="The host's number, as the condition evidence-late tells it.")],
+    committer: Annotated[
+        int, typer.Argument(metavar="NUMBER", help="The host's number, as the condition evidence-late tells it.")
+    ],
     since: Annotated[datetime | None, typer.Option(help="It was down by this time, UTC; else by now.")] = None,
     config: ConfigFile = None,
     data: Data = None,
@@ -450,6 +452,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         faulthandler.enable(all_threads=False)  # a library that crashes takes all probes with it: who did is said
     # The library of the object stores says in five lines what our own line says: it is asked for errors alone.
     os.environ.setdefault("RUST_LOG", "error")
+    # Where hypothesis is installed, a library that describes requests loads it for its own tests: that takes
+    # half a second, and leaves a folder .hypothesis wherever one stands.
+    sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type]
     options: dict[str, Any] = {} if arguments is None else {"args": list(arguments)}
     try:
         code = app(prog_name="offsetwatch", standalone_mode=False, **options)

@@ -77,8 +77,8 @@ def list_(
     from monitor.screen import Screen
 
     loaded, now = loaded_by(config, data), datetime.now(UTC)
-    if isinstance(loaded.job.tables_path, Path) and not loaded.data.exists():
-        raise UserError(f"there is no {loaded.data}: give the data folder of a monitor with --data")
+    if isinstance(loaded.job.tables_path, Path) and not loaded.data.is_dir():
+        raise UserError(f"there is no folder {loaded.data}: give the data folder of a monitor with --data")
     held = kept_silences(loaded).asked()
     shown = in_order(one for one in held if every or one.active(now))
     if json_:

@@ -54,7 +54,9 @@ nobody will poll them any more."""
 
 _EVIDENCE: Final = f"""\
 The evidence is an object with the fields that are listed, and no other; `?` marks those that are there only where they
-are known, `null` those that may be null. Any finding may have `{MORE.name}`: {MORE.meaning}. The
+are known, `null` those that may be null. Any finding may have `{MORE.name}`: {MORE.meaning}.
+Whole numbers beyond 2^53, as ids of processes, writers and transactions are, are text where findings are written as
+JSON: many a reader of it rounds them. The
 subject is what makes a finding's id, with the anomaly and the partition; a word in quotes stands for itself."""
 
 _PICTURES: Final = """\

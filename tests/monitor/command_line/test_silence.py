@@ -116,8 +116,9 @@ def test_where_there_are_no_tables_nothing_can_be_silenced(tmp_path: Path) -> No
     assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
 
 
-@pytest.mark.parametrize("named", ["none", ""])
+@pytest.mark.parametrize("named", ["none", "file", ""])
 def test_of_a_folder_that_is_not_there_nobody_says_that_nothing_is_silenced(tmp_path: Path, named: str) -> None:
+    (tmp_path / "file").touch()
     done = offsetwatch("silence", "list", "--data", str(tmp_path / named) if named else "", cwd=tmp_path)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.stderr
 
