@@ -8,9 +8,10 @@ findings table holds, and so it knows what is open; what each receiver was told 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -22,9 +23,9 @@ from alerts.incidents.silence import Silence
 from alerts.incidents.told_before import told_before
 from alerts.receivers.alertmanager import Alertmanager, Links
 from alerts.receivers.alertmanager_silences import EndedSilence, SilencingAlertmanager
-from alerts.receivers.chat import Chat
+from alerts.receivers.chat import Chat, is_known
 from alerts.receivers.courier import Courier, Receiver, all_of
-from alerts.receivers.http import SendFailed, reveal
+from alerts.receivers.http import SendFailed, reveal, tls
 from alerts.receivers.memory import Kept, Memory, OnDisk
 from alerts.receivers.webhook import Webhook
 from alerts.silences import FolderSilences, Silences, path_of, silenced
@@ -150,7 +151,7 @@ def receivers(config: AlertsConfig, silences: Callable[[], Sequence[Silence]] = 
     """All receivers that are configured, each with a name of its own. `silences`: those of which Alertmanagers are
     told. Raises AppriseMissing, and SendFailed where a secret cannot be read: nobody would notice before the first
     incident."""
-    for complaint in unreadable(config):
+    for complaint in unusable(config):
         raise SendFailed(complaint)
     links = Links(config.runbook_url, config.page_url)
     made: list[Receiver] = []
@@ -174,8 +175,9 @@ def ended_silence(config: AlertsConfig, silence: str) -> list[EndedSilence]:
     return [EndedSilence(silence, _named("alertmanager", number), url, config.alertmanager) for number, url in urls]
 
 
-def unreadable(config: AlertsConfig) -> list[str]:
-    """The secrets of receivers that are configured which cannot be read now, each as a sentence."""
+def unusable(config: AlertsConfig) -> list[str]:
+    """What of the receivers that are configured is of no use now, each as a sentence: secrets that cannot be read,
+    certificates, addresses that Apprise does not know. Raises AppriseMissing."""
     asked: list[tuple[str, Secret | None]] = []
     if config.alertmanager.urls:
         asked += [
@@ -189,7 +191,24 @@ def unreadable(config: AlertsConfig) -> list[str]:
     for name, secret in asked:
         try:
             if secret is not None:
-                reveal(name, secret)
+                value = reveal(name, secret)
+                if secret in config.chat.targets and not is_known(value):
+                    where = secret.env or str(secret.file)
+                    raise SendFailed(f"{name}: what {where} holds is no address that Apprise knows")
         except SendFailed as error:
             complaints.append(str(error))
+    for name, asks in _by_tls(config):
+        try:
+            asks()
+        except SendFailed as error:
+            complaints.append(f"{name}: {error}")
     return complaints
+
+
+def _by_tls(config: AlertsConfig) -> Iterator[tuple[str, Callable[[], object]]]:
+    """By the section's name, what reads the certificates of receivers that are asked by HTTPS."""
+    manager, hook = config.alertmanager, config.webhook
+    if any(url.startswith("https:") for url in manager.urls):
+        yield "alerts.alertmanager", partial(tls, manager.ca, manager.certificate, manager.key)
+    if any(url.startswith("https:") for url in hook.urls):
+        yield "alerts.webhook", partial(tls, hook.ca)

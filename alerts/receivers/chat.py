@@ -4,6 +4,7 @@ it grows worse."""
 from __future__ import annotations
 
 import importlib
+import logging
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
@@ -72,11 +73,21 @@ def text(incident: Incident, links: Links) -> str:
     return "\n".join(said)
 
 
-def _apprise() -> Notify:
+def is_known(address: str) -> bool:
+    """Is it an address by which Apprise could send? Raises AppriseMissing."""
+    logging.getLogger("apprise").addHandler(logging.NullHandler())  # else it shows on stderr what it does not know
+    return bool(_module().Apprise().add(address))
+
+
+def _module() -> Any:
     try:
-        apprise: Any = importlib.import_module("apprise")
+        return importlib.import_module("apprise")
     except ImportError as error:
         raise AppriseMissing("alerts.chat needs Apprise: pip install 'offsetwatch[chat]'") from error
+
+
+def _apprise() -> Notify:
+    apprise = _module()
 
     def notify(address: str, title: str, body: str, kind: str) -> bool:
         sender = apprise.Apprise()

@@ -21,7 +21,8 @@ from typing import Final, Literal
 from rich.table import Table
 from rich.text import Text
 
-from alerts.paging import unreadable
+from alerts.paging import unusable
+from alerts.receivers.chat import AppriseMissing
 from monitor.config.config import Config
 from monitor.errors import ConfigError
 from monitor.process.limits import NEEDED, allowed
@@ -93,6 +94,7 @@ def examine(config: Config) -> Iterator[Answer]:
     yield folder(config.data)
     yield from history(config)
     yield memory()
+    yield page(config)
     yield from receivers(config)
     names: dict[str, str] = {}
     if config.evidence.used:
@@ -140,9 +142,31 @@ def evidence(config: Config, names: dict[str, str]) -> Iterator[Answer]:
 _EVIDENCE: Final = "the cluster of evidence"
 
 
+def page(config: Config) -> Answer:
+    """Can the status page and the metrics be served as they are asked for?"""
+    from monitor.process.page import tls_of  # and the server with it
+
+    alerts, status = config.alerts, config.status
+    try:
+        status.read_token()
+        tls_of(status)
+    except ConfigError as error:
+        return Answer("status page", "bad", str(error))
+    if alerts.metrics_port and alerts.metrics_port == alerts.probes_port:
+        return Answer(
+            "status page",
+            "bad",
+            f"alerts.metrics_port and alerts.probes_port are both {alerts.metrics_port}: each has one of its own",
+        )
+    return Answer("status page", "ok", f"at port {alerts.metrics_port}" + (", by HTTPS" if status.certificate else ""))
+
+
 def receivers(config: Config) -> Iterator[Answer]:
-    """Can the secrets of those who are told of incidents be read?"""
-    complaints = unreadable(config.alerts)
+    """Is what those need who are told of incidents there, and of use?"""
+    try:
+        complaints = unusable(config.alerts)
+    except AppriseMissing as error:
+        complaints = [str(error)]
     yield from (Answer("receivers", "bad", complaint) for complaint in complaints)
     told = {
         "Alertmanager": len(config.alerts.alertmanager.urls),

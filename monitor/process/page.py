@@ -31,7 +31,7 @@ def serve(config: Config, board: Board, registry: Registry, say: Callable[[str],
         return exposition.url.removesuffix("metrics")
     without_creation_times()
     hosts = allowed_hosts(alerts.metrics_host, status.hosts)
-    token, tls = status.read_token(), _tls(status)
+    token, tls = status.read_token(), tls_of(status)
     app = StatusApp(
         board,
         EvidenceReader(
@@ -54,7 +54,8 @@ def serve(config: Config, board: Board, registry: Registry, say: Callable[[str],
     return f"{server.url}/"
 
 
-def _tls(status: StatusConfig) -> Tls | None:
+def tls_of(status: StatusConfig) -> Tls | None:
+    """What the page is served with; None without TLS. Raises ConfigError where certificate or key are of no use."""
     if status.certificate is None or status.key is None:
         return None
     tls = Tls(status.certificate, status.key)

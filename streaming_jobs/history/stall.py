@@ -85,10 +85,9 @@ class EvidenceWatch:
         some came, they are late and not the log. The one cluster has rows as soon as any have come, however long they
         wait for the checks."""
         over = self._open.keys() & self._ended
-        if len(self._last) == 1:  # else nobody knows whose they are before they are checked
-            has_rows = {cluster for cluster in self._last if self._have_come_since(cluster, came)}
-            over |= has_rows
-            for cluster in has_rows if came is not None else ():
+        if came is not None and len(self._last) == 1:  # else nobody knows whose they are before they are checked
+            for cluster in [one for one in self._last if self._have_come_since(one, came)]:
+                over.add(cluster)
                 self._note(cluster, came)
         closed = self._closed(over, now)
         late = self._late(now)

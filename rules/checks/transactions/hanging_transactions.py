@@ -265,5 +265,5 @@ def _judge_recovery(own: Stability, state: State, time: int, tick: int, report: 
 
 
 CHECK: Final = Check(
-    "hanging-transaction", Stability, arrive=arrive, fold=fold, live_only=True, rows=frozenset({START, TXN})
+    "hanging-transaction", Stability, arrive=arrive, fold=fold, live_only=True, rows=frozenset({START, TXN, "error"})
 )

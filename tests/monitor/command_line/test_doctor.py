@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from alerts.paging import receivers
+from alerts.receivers.http import SendFailed
 from deploy.local_kafka import LocalKafka
 from monitor.commands import doctor
 from monitor.commands.doctor import Answer
+from monitor.config.config import Config
 from probes.config import TopicsConfig
 from probes.kafka.client import Connection
 from probes.topics.probe_topics import ClusterView, TopicView
@@ -25,6 +30,8 @@ SAFE = {
     "retention.bytes": "-1",
     "unclean.leader.election.enable": "false",
 }
+APPRISE = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+"""As it is loaded it uses what Python is about to drop."""
 TOPIC = TopicView("id", ((1, 2, 3), (2, 3, 1), (3, 1, 2)) * 2, (1, 2, 3) * 2, SAFE)
 BROKERS = tuple(Broker(node, f"b{node}:9092") for node in (1, 2, 3))
 CONFIG = TopicsConfig()
@@ -169,6 +176,67 @@ def test_receivers_whose_secrets_cannot_be_read(command: str, tmp_path: Path) ->
             return
     done = offsetwatch("monitor", cwd=tmp_path)
     assert (done.returncode, done.stderr.splitlines()[-1]) == (2, f"offsetwatch: {unset}")
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        (
+            '[alerts.alertmanager]\nurls = ["https://a"]\nca = "/no/ca"',
+            "alerts.alertmanager: /no/ca: No such file or directory",
+        ),
+        ('[alerts.webhook]\nurls = ["https://a"]\nca = "/no/ca"', "alerts.webhook: /no/ca: No such file or directory"),
+        (
+            '[alerts.chat]\ntargets = [{ env = "TARGET" }]',
+            "alerts.chat.targets: what TARGET holds is no address that Apprise knows",
+        ),
+    ],
+)
+@APPRISE
+def test_receivers_that_could_never_be_told(monkeypatch: pytest.MonkeyPatch, told: str, said: str) -> None:
+    pytest.importorskip("apprise")
+    monkeypatch.setenv("TARGET", "slak://hunter2")
+    config = Config.model_validate_json(json.dumps(tomllib.loads(told)))
+    assert [(one.state, one.detail) for one in doctor.receivers(config)] == [("bad", said)]
+    with pytest.raises(SendFailed, match=re.escape(said)):
+        receivers(config.alerts)
+
+
+@APPRISE
+def test_receivers_that_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("apprise")
+    monkeypatch.setenv("TARGET", "json://localhost/a")
+    told = '[alerts.chat]\ntargets = [{ env = "TARGET" }]\n[alerts.webhook]\nurls = ["http://a"]\nca = "/no/ca"'
+    (one,) = doctor.receivers(Config.model_validate_json(json.dumps(tomllib.loads(told))))
+    assert (one.state, one.detail) == ("ok", "1 webhook, 1 chat")
+
+
+@pytest.mark.parametrize(
+    ("told", "state", "said"),
+    [
+        ("", "ok", "at port 9477"),
+        (
+            '[status]\ntoken = { env = "SHORT" }',
+            "bad",
+            "status.token: it has 5 characters, and needs 16 at least",
+        ),
+        (
+            '[status]\ncertificate = "/no/c"\nkey = "/no/k"',
+            "bad",
+            "status.certificate, status.key: /no/c, /no/k: No such file or directory",
+        ),
+        (
+            "[alerts]\nmetrics_port = 9478",
+            "bad",
+            "alerts.metrics_port and alerts.probes_port are both 9478: each has one of its own",
+        ),
+        ("[alerts]\nmetrics_port = 0\nprobes_port = 0", "ok", "at port 0"),
+    ],
+)
+def test_a_page_that_could_not_be_served(monkeypatch: pytest.MonkeyPatch, told: str, state: str, said: str) -> None:
+    monkeypatch.setenv("SHORT", "12345")
+    one = doctor.page(Config.model_validate_json(json.dumps(tomllib.loads(told))))
+    assert (one.about, one.state, one.detail) == ("status page", state, said)
 
 
 @pytest.mark.kafka
