@@ -183,6 +183,10 @@ class Oracle:
         came = [sent.entry.arrived, passes[0].entry.arrived, self.truth.observed(partition, since)]
         until = since + self.spread  # the pass and the acknowledgement may be told by two clocks, and so the grace
         came += [self.truth.known(life, partition, sent.entry.invoked, until) for life in readers]
+        came += [
+            self.truth.known(life, partition, sent.entry.invoked, until)
+            for life in self._where_one_left(readers, until)
+        ]
         if any(c is None for c in came):
             must.why = "a log is lost for ever"
             if any(self.truth.doubt(life, time) for life in readers for time in (since, until)):
@@ -203,6 +207,17 @@ class Oracle:
         must.optional = must.by > self.world.plan.length
         must.why = f"sent at {sent.entry.invoked // SECOND}s"
         return must
+
+    def _where_one_left(self, readers: list[Life], until: int) -> list[Life]:
+        """Who still lives, and reads nothing, on hosts where somebody has read who ended in order, and nobody does any
+        more: another may have begun there, of whom nobody knows before the host tells of that time."""
+        reading = {life.host.name for life in readers if life.began <= until and (life.closed or life.died) is None}
+        left = {life.host.name for life in readers if life.closed is not None and life.closed <= until} - reading
+        return [
+            life
+            for life in self.world.lives
+            if life.host.name in left and life.kind not in READERS and (life.closed or life.died) is None
+        ]
 
     def _skips(self, lost: Must, offset: int) -> list[Must]:
         """Every reader in assign mode that polled before and after the lost value has skipped its index. One that
