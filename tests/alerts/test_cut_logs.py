@@ -326,6 +326,32 @@ def test_a_batch_that_was_removed_just_below_a_cut_is_told_beside_it(
     assert sorted(each.anomaly for each in found) == [CUT, *["vanished-record"] * apart_from_it]
 
 
+def torn(partition: int, offset: int, *, at: float, topic: str = "orders") -> FindingEvent:
+    """A transaction of several partitions, a part of which is absent here."""
+    absent = {"topic": topic, "partition": partition, "writer": 1, "seq": 7, "offset": offset}
+    return told("torn-transaction", 7, at=at, partition=-1, evidence={"txn": 7, "absent": absent})
+
+
+@pytest.mark.parametrize(
+    ("one", "apart_from_it"),
+    [
+        (torn(3, 300, at=20), False),
+        (torn(3, 99, at=20), False),  # its marker stood behind
+        (torn(3, 901, at=20), True),
+        (torn(4, 300, at=20), True),
+        (torn(3, 300, at=20, topic="registers"), True),
+        (torn(3, 300, at=120), True),
+        (told("torn-transaction", 7, at=20, partition=-1, evidence={"txn": 7}), True),
+        (told("zombie-write", 7, at=20, evidence={"txn": 8, "writer": 1, "seq": 7}), False),
+        (told("zombie-write", 7, at=20, partition=4, evidence={"txn": 8, "writer": 1, "seq": 7}), True),
+        (told("zombie-write", 7, at=120, evidence={"txn": 8, "writer": 1, "seq": 7}), True),
+    ],
+)
+def test_transactions_that_a_cut_tore_or_ended_otherwise_are_part_of_it(one: FindingEvent, apart_from_it: bool) -> None:
+    found = standing(long_cut(at=6.0), told("lost-write", 1, at=15), one)
+    assert sorted(each.anomaly for each in found) == sorted([CUT, *[one.anomaly] * apart_from_it])
+
+
 def goes_over(*offsets: int, at: float, **where: Any) -> FindingEvent:
     """A reader that went over records which it is known to have been given before."""
     skipped = [{"offset": offset, "writer": 1, "seq": offset} for offset in offsets]

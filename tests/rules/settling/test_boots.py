@@ -14,7 +14,7 @@ from rules.kept.state import Clocks, Host, Process, State
 from rules.settling.boots import BOOTS_KEPT, boots_after, boots_after_its, boots_before, note_mark
 from rules.settling.clocks import set_times
 from rules.settling.completeness import GIVEN_UP, horizon, new_rows, note_lives
-from rules.settling.gate import Gate
+from rules.settling.gate import READERS, Evidence, Gate
 from rules.vocabulary.objectives import SECOND
 from rules.vocabulary.slices import Mark, to_table
 from tests.rules.histories import START, History, number
@@ -115,3 +115,25 @@ def test_clocks_that_are_known_to_be_far_apart_from_one_side_are_further_apart_t
     gate = Gate(state)
     assert (gate.apart(c, a), gate.apart(a, c)) == (660 * SECOND, -600 * SECOND)
     assert (gate.apart(c, a2), gate.apart(a2, c)) == (660 * SECOND, -540 * SECOND)
+
+
+@pytest.mark.parametrize(("bound", "known"), [(None, True), (-100, True), (-1, True), (None, False)])
+def test_what_a_later_boot_did_came_after_all_that_the_one_before_it_had_come_past(
+    bound: int | None, known: bool
+) -> None:
+    """The clock of a's host was set back by 90 s as it was booted anew, and a reader lives there. Records may tell
+    little of that (`bound`). The first boot had come past the time that is asked for, or (not `known`) had not."""
+    a, a2 = range(2)
+    state = State(now=120 * SECOND, boot_names=["a", "a2"], tops=[(0, -1)] * 2)
+    state.hosts = {1: Host(boots=[[a, 0, 1], [a2, 0, 2]])}
+    if bound is not None:
+        pairs = np.array([(a, a2, bound * SECOND)], np.int64).T
+        state.clocks = Clocks(pairs[0], pairs[1], np.zeros(1, np.int64), pairs[2])
+    reached = (120 if known else 100) * SECOND
+    state.processes = {
+        1: Process(boot=a, through=reached, marked=reached, closed=reached, closes_at=0, host=1),
+        2: Process(boot=a2, through=30 * SECOND, marked=30 * SECOND, reads=True, assigned=True, host=1),
+    }
+    gate = Gate(state)
+    told = gate.ask(105 * SECOND, 110 * SECOND, READERS, a)
+    assert told is (Evidence.COMPLETE if known else Evidence.NOT_YET)

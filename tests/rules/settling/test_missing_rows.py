@@ -59,6 +59,31 @@ def test_what_readers_did_is_known_past_the_end_of_one_that_misses_an_early_row(
     assert (told.summary["read_through"] - START).total_seconds() // 1 == through
 
 
+@pytest.mark.parametrize("lost_life", [False, True])
+@pytest.mark.parametrize("size", [5, 10_000])
+def test_what_readers_have_passed_and_a_lost_life_may_have_polled_is_suspected_and_not_unseen_for_ever(
+    size: int, lost_life: bool
+) -> None:
+    """Whoever begins anew finds it no more, as where the log was cut meanwhile."""
+    h = History()
+    h.assign("q")
+    h.assign("r")
+    going_on(h, 20, first=0, lose=[18])
+    h.row("q", "close", type="info" if lost_life else "ok")
+    h.processes.remove("q")
+    closed = Mark(number("q"), 2, h.at(h.time), h.at(h.time), lost=lost_life)
+    h.row("committer", "mark", marks=[closed], invoked=h.at(h.time), completed=h.at(h.time))
+    going_on(h, 40, first=20)
+    store = fed(h.rows, size)
+    events = {name: [f.event for f in store.findings if f.anomaly == name] for name in ("unseen", "suspected")}
+    if not lost_life:
+        assert (lost(store), events["unseen"][-1:]) == ([(W, 18)], ["closed"] if size == 5 else [])
+        return
+    assert lost(store) == []
+    assert events["unseen"][-1:] in ([], ["closed"])
+    assert events["suspected"] == ["opened"]
+
+
 def test_what_came_after_a_missing_row_was_polled_all_the_same() -> None:
     h = History()
     h.assign("r")

@@ -95,8 +95,8 @@ after it was told; a log whose end is never listed again by the boot that listed
 told right after a member was lost with its host; a log that is empty when its only host comes back; a
 write while the end is listed once more; a hole that ends by a clock that is known to be behind, and nobody knows by how
 much; others' values in what a cut log goes on with, which holds one twice; a loss in a log that was cut and put back
-twice, and losses where a host's disk is lost or records are deleted soon after, which are told live and not where rows
-come in another order; a writer whose log comes in another order than that of a reader by a clock 90 s behind."""
+twice, and losses where a host's disk is lost or records are deleted soon after; a writer whose log comes in another
+order than that of a reader by a clock 90 s behind."""
 
 SOON = frozenset(
     {
