@@ -86,9 +86,7 @@ class EvidenceWatch:
         wait for the checks."""
         over = self._open.keys() & self._ended
         if came is not None and len(self._last) == 1:  # else nobody knows whose they are before they are checked
-            for cluster in [one for one in self._last if self._have_come_since(one, came)]:
-                over.add(cluster)
-                self._note(cluster, came)
+            over |= {cluster for cluster in self._last if self._have_come_since(cluster, came)}
         closed = self._closed(over, now)
         late = self._late(now)
         if late and came is not None and len(late) == len(self._last.keys() - self._open - self._ended):

@@ -314,16 +314,28 @@ def test_readings_that_a_cut_does_not_explain_are_an_incident(one: FindingEvent,
 
 
 @pytest.mark.parametrize(
-    ("offset", "epochs", "apart_from_it"),
-    [(91, (3, 3, 3), True), (91, (3, 7), False), (91, (), False), (101, (3, 3, 3), False)],
-    ids=["one leader took it", "another leader", "nobody knows who led", "where the log was cut"],
+    ("anomaly", "offset", "epochs", "apart_from_it"),
+    [
+        ("vanished-record", 91, (3, 3, 3), True),
+        ("vanished-record", 91, (3, 7), False),
+        ("vanished-record", 91, (), False),
+        ("vanished-record", 101, (3, 3, 3), False),
+        ("late-record", 91, (3, 3, 3), False),
+    ],
+    ids=[
+        "one leader took it",
+        "another leader",
+        "nobody knows who led",
+        "where the log was cut",
+        "what had been aborted, until its marker was cut off",
+    ],
 )
 def test_a_batch_that_was_removed_just_below_a_cut_is_told_beside_it(
-    offset: int, epochs: tuple[int, ...], apart_from_it: bool
+    anomaly: str, offset: int, epochs: tuple[int, ...], apart_from_it: bool
 ) -> None:
-    removed = compared("vanished-record", offset, at=20, apart=60, epochs=epochs)
-    found = standing(long_cut(at=6.0), told("lost-write", 1, at=15), removed)
-    assert sorted(each.anomaly for each in found) == [CUT, *["vanished-record"] * apart_from_it]
+    differs = compared(anomaly, offset, at=20, apart=60, epochs=epochs)
+    found = standing(long_cut(at=6.0), told("lost-write", 1, at=15), differs)
+    assert sorted(each.anomaly for each in found) == [CUT, *[anomaly] * apart_from_it]
 
 
 def torn(partition: int, offset: int, *, at: float, topic: str = "orders") -> FindingEvent:
@@ -407,7 +419,7 @@ def test_what_stands_twice_in_a_log_as_it_is_cut_is_part_of_that(
 )
 def test_what_stands_twice_elsewhere_or_later_is_told_beside_a_cut(one: FindingEvent, why: str) -> None:
     found = standing(long_cut(at=6.0, counted=10.0), one)
-    assert sorted(each.anomaly for each in found) == ["duplicate", CUT], why
+    assert sorted((each.anomaly, each.became) for each in found) == [("duplicate", None), (CUT, None)], why
 
 
 def test_the_first_loss_of_a_cut_is_told_however_late() -> None:

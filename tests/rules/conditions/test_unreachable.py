@@ -137,7 +137,8 @@ def test_an_outage_is_one_condition_whatever_number_of_partitions(fed: Callable[
         "runs": ["run"],
     }
     assert one.evidence["since"] == one.decidable - 30_000_000
-    assert the(store, "cluster-unreachable", "closed").evidence["partitions"] == 3
+    opened, closed = (the(store, "cluster-unreachable", event).evidence for event in ("opened", "closed"))
+    assert closed == {**opened, "partitions": 3, "lasted_s": closed["lasted_s"]}, "who was silent stays with it"
     rest = [f for f in store.findings if f.anomaly != "cluster-unreachable"]
     assert {(f.anomaly, f.event) for f in rest} == {
         ("stuck-consumer", "opened"),

@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 
 from rules.engine.order import KINDS
-from rules.kept.state import Moves, Outstanding, Proven, Spans, State, load
+from rules.kept.state import Clocks, Moves, Outstanding, Passed, Proven, Spans, State, load
 from rules.settling import passes
+from rules.settling.listings import Listings, prove_passes
 from rules.settling.passes import EXACT, SEVERAL
+from rules.vocabulary.objectives import SECOND
 from tests.rules.conditions.liveness_of import row_by_row
 from tests.rules.histories import START, History, Store, found, number
 
@@ -282,3 +284,19 @@ def test_stretches_with_gaps_between_them_are_bounded() -> None:
     for i in range(passes.KEPT + 50):
         passes.remember(state, went(i * 10, i * 10 + 5, i))
     assert len(state.passed) == passes.KEPT and int(state.passed.start[0]) == 500
+
+
+@pytest.mark.parametrize(("bound", "listed", "by"), [(-39, 50, 46), (-39, 79, 46), (39, 125, 85), (0, 86, 85)], ids=str)
+def test_by_when_a_reader_had_passed_is_told_by_the_clock_that_is_behind_whenever_the_log_start_was_listed(
+    bound: int, listed: int, by: int
+) -> None:
+    """A reader's clock is 39 s ahead of the observer's at least, or behind it: the first listing after it may be known
+    late, and another one before."""
+    reader, observer = 0, 1
+    state = State(boot_names=["r", "o"], tops=[(0, -1)] * 2)
+    pairs = np.array([(reader, observer, bound * SECOND)], np.int64).T
+    state.clocks = Clocks(pairs[0], pairs[1], np.zeros(1, np.int64), pairs[2])
+    went = Passed(*np.array([(0, 10, 84 * SECOND, 85 * SECOND, 7, reader)], np.int64).T)
+    asked = np.array([(listed * SECOND, (listed + 1) * SECOND, observer, 0, 100)], np.int64).T
+    proven = prove_passes(state, went, Listings(*asked))
+    assert (proven.start.tolist(), proven.end.tolist(), proven.at.tolist()) == ([0], [10], [by * SECOND])

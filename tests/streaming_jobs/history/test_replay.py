@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from rules.vocabulary.slices import Place
 from streaming_jobs.history.replay import SPAN, Replay
 from tests.rules.histories import History
 from tests.streaming_jobs.probe_log import commit
@@ -51,3 +52,16 @@ def test_pieces_hold_as_much_as_they_may(log: Path) -> None:
     assert len(Replay(log).days()) == 2
     assert len(Replay(log).pieces()) in (20, 21), "a burst each, unless midnight is in one"
     assert max(piece.rows for piece in Replay(log).pieces(7)) == 7
+
+
+@pytest.mark.parametrize(("size", "read"), [(30, [30] * 4), (50, [60, 60]), (100, [120]), (1_000, [120])])
+def test_rows_of_many_small_files_are_read_so_many_at_a_time(tmp_path: Path, size: int, read: list[int]) -> None:
+    h = History()
+    for _ in range(4):
+        for _ in range(30):
+            h.send("w", len(h.rows), at=len(h.rows))
+        commit(tmp_path / "history", h.rows[-30:])
+    replay, one = Replay(tmp_path / "history"), h.rows[0]
+    (day,) = replay.days()
+    places = [Place(one.cluster, one.topic_id, one.partition)]
+    assert [table.num_rows for table in replay.rows_of(day, places, size)] == read

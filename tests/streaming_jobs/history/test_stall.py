@@ -74,6 +74,14 @@ def test_rows_that_come_afterwards_end_it_though_they_wait_for_checks_that_are_m
     assert events(seen.tick(at(119), at(89))) == [("a", "opened")]
 
 
+def test_who_stood_still_for_longer_than_rows_are_old_waits_for_the_objective_from_then_on() -> None:
+    seen = watch("a")
+    seen.rows({"a": at(30)}, at(30), at(30))
+    seen.stood_still(timedelta(seconds=60), at(85))
+    assert seen.tick(at(114.9), at(30)) == []
+    assert events(seen.tick(at(115), at(30))) == [("a", "opened")]
+
+
 def test_of_several_clusters_each_has_rows_when_such_are_checked_that_came_afterwards() -> None:
     seen = watch("a", "b")
     assert events(seen.tick(at(50), at(20))) == [("a", "opened"), ("b", "opened")]
