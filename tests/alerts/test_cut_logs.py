@@ -333,8 +333,9 @@ def test_readings_that_a_cut_does_not_explain_are_an_incident(one: FindingEvent,
 def test_a_batch_that_was_removed_just_below_a_cut_is_told_beside_it(
     anomaly: str, offset: int, epochs: tuple[int, ...], apart_from_it: bool
 ) -> None:
-    differs = compared(anomaly, offset, at=20, apart=60, epochs=epochs)
-    found = standing(long_cut(at=6.0), told("lost-write", 1, at=15), differs)
+    differs = compared(anomaly, offset, at=-20, apart=60, epochs=epochs)
+    later = grown_over(500, at=60)  # so that it is not by the order of the log that it joins
+    found = standing(long_cut(at=6.0), told("lost-write", 1, at=15), later, replace(differs, counted=later.counted + S))
     assert sorted(each.anomaly for each in found) == [CUT, *[anomaly] * apart_from_it]
 
 
@@ -418,7 +419,7 @@ def test_what_stands_twice_in_a_log_as_it_is_cut_is_part_of_that(
     ],
 )
 def test_what_stands_twice_elsewhere_or_later_is_told_beside_a_cut(one: FindingEvent, why: str) -> None:
-    found = standing(long_cut(at=6.0, counted=10.0), one)
+    found = standing(*sorted([long_cut(at=6.0, counted=10.0), one], key=lambda event: event.counted))
     assert sorted((each.anomaly, each.became) for each in found) == [("duplicate", None), (CUT, None)], why
 
 
