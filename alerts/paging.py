@@ -149,7 +149,7 @@ class Paging:
 
 def receivers(config: AlertsConfig, silences: Callable[[], Sequence[Silence]] = tuple) -> list[Receiver]:
     """All receivers that are configured, each with a name of its own. `silences`: those of which Alertmanagers are
-    told. Raises AppriseMissing, and SendFailed where a secret cannot be read: nobody would notice before the first
+    told. Raises AppriseMissing, and SendFailed where one could never be told: nobody would notice before the first
     incident."""
     for complaint in unusable(config):
         raise SendFailed(complaint)
@@ -186,15 +186,18 @@ def unusable(config: AlertsConfig) -> list[str]:
         ]
     if config.webhook.urls:
         asked.append(("alerts.webhook.secret", config.webhook.secret))
-    asked += [("alerts.chat.targets", target) for target in config.chat.targets]
     complaints = []
     for name, secret in asked:
         try:
             if secret is not None:
-                value = reveal(name, secret)
-                if secret in config.chat.targets and not is_known(value):
-                    where = secret.env or str(secret.file)
-                    raise SendFailed(f"{name}: what {where} holds is no address that Apprise knows")
+                reveal(name, secret)
+        except SendFailed as error:
+            complaints.append(str(error))
+    for target in config.chat.targets:
+        try:
+            if not is_known(reveal("alerts.chat.targets", target)):
+                where = target.env or target.file
+                complaints.append(f"alerts.chat.targets: what {where} holds is no address that Apprise knows")
         except SendFailed as error:
             complaints.append(str(error))
     for name, asks in _by_tls(config):

@@ -33,10 +33,12 @@ ConfigFile = Annotated[
 
 
 def _folder(given: str) -> Path:
-    """The folder that was named: an empty variable in a script is not this one."""
-    if not given:
-        raise typer.BadParameter("must name a folder: . is this one")
-    return Path(given)
+    from streaming_jobs.config import named
+
+    try:
+        return Path(named(given))
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
 
 
 Data = Annotated[

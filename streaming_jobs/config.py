@@ -7,7 +7,16 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, PlainValidator, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    field_validator,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
 from rules.vocabulary.objectives import SECOND, Objectives
@@ -35,6 +44,14 @@ def _located(given: Any) -> TableLocation | None:
         raise PydanticCustomError(NOT_SHOWN, "{why}", {"why": str(error)}) from None
 
 
+def named(folder: Any) -> Any:
+    """The same. Raises ValueError where it has no name: an empty variable in a script is not the present folder."""
+    if folder == "":
+        raise ValueError("must name a folder: . is this one")
+    return folder
+
+
+Folder = Annotated[Path, BeforeValidator(named)]
 Located = Annotated[TableLocation | None, PlainValidator(_located), PlainSerializer(lambda it: it and str(it))]
 
 
@@ -159,7 +176,7 @@ class JobConfig(_Section):
     driver's Java process, unless the site says."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+$")] = "integrity"
-    root: Path = Path(".offsetwatch")
+    root: Folder = Path(".offsetwatch")
     history: Located = None
     tables: Located = None
     checkpoint: Located = None
@@ -187,13 +204,6 @@ class JobConfig(_Section):
         if isinstance(given, TableUrl) and given.scheme not in HADOOPS:
             raise ValueError(f"must be a folder, or a URL that Hadoop's file systems know: of {', '.join(HADOOPS)}")
         return given
-
-    @field_validator("root", mode="before")
-    @classmethod
-    def _named(cls, root: Any) -> Any:
-        if root == "":
-            raise ValueError("must name a folder: . is this one")
-        return root
 
     @model_validator(mode="after")
     def _capped(self) -> JobConfig:

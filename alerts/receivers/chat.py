@@ -75,7 +75,9 @@ def text(incident: Incident, links: Links) -> str:
 
 def is_known(address: str) -> bool:
     """Is it an address by which Apprise could send? Raises AppriseMissing."""
-    logging.getLogger("apprise").addHandler(logging.NullHandler())  # else it shows on stderr what it does not know
+    log = logging.getLogger("apprise")
+    if not log.handlers:  # else it shows the address on stderr
+        log.addHandler(logging.NullHandler())
     return bool(_module().Apprise().add(address))
 
 

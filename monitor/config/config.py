@@ -41,7 +41,7 @@ from monitor.config.cluster import (
 from monitor.config.overrides import Override, fields_of, overrides, secret_at
 from monitor.errors import ConfigError
 from probes.config import ProbesConfig
-from streaming_jobs.config import NOT_SHOWN, JobConfig
+from streaming_jobs.config import NOT_SHOWN, Folder, JobConfig
 from streaming_jobs.location import NOT_LOCAL, looks_like_url, nameable
 
 DEFAULT_FILE: Final = "offsetwatch.toml"
@@ -95,7 +95,7 @@ class StatusConfig(Section):
 class Config(Section):
     """Everything that can be configured."""
 
-    data: Path = Field(Path(".offsetwatch"), description="The folder for tables, checkpoints, journals and logs.")
+    data: Folder = Field(Path(".offsetwatch"), description="The folder for tables, checkpoints, journals and logs.")
     cluster: ClusterConfig = ClusterConfig()
     clusters: dict[str, NamedClusterConfig] = Field(
         {},
@@ -128,13 +128,6 @@ class Config(Section):
     _file: Path | None = PrivateAttr(None)
     _variables: dict[tuple[str, ...], str] = PrivateAttr(default_factory=dict)
     _name: str = PrivateAttr("")
-
-    @field_validator("data", mode="before")
-    @classmethod
-    def _named(cls, data: Any) -> Any:
-        if data == "":
-            raise ValueError("must name a folder: . is this one")
-        return data
 
     @field_validator("data")
     @classmethod

@@ -76,8 +76,8 @@ class Stability:
     then, -1 while it does not; `seen`: the newest observation. `sound`: since when, of that time, no broker was known
     to be silent and enough replicas in sync. `longest`: the longest transaction timeout told, 0 before. `doubtful`: by
     process and operation, at most `KEPT`, in the order of their ends. `absent`: when observers were told that the
-    partition is not there, since it was seen last, and of which of these that there is another one: the first of both,
-    and those that log time has not come to."""
+    partition is not there, since it was seen last, and of which of these that there is another one: the first, and
+    the newest `KEPT` that log time has not come to."""
 
     held: int = -1
     since: int = -1
@@ -147,7 +147,7 @@ def _look_whether_it_is_there(own: Stability, passage: Passage) -> None:
     if gone and own.held >= 0:
         _close(passage.state, -(-gone[0] // TICK) * TICK, passage.report)
         own.held, own.since, own.end = -1, -1, -1
-    own.absent = [*said[:1], *(entry for entry in own.absent if entry[0] > passage.end)]
+    own.absent = [*said[:1], *sorted(entry for entry in own.absent if entry[0] > passage.end)[-KEPT:]]
 
 
 def _observe(own: Stability, passage: Passage) -> None:

@@ -7,7 +7,11 @@ from datetime import datetime
 
 import pytest
 
+from rules.checks.transactions.hanging_transactions import KEPT
+from rules.engine.order import KINDS
+from rules.kept.state import load
 from rules.vocabulary.slices import Mark
+from rules.vocabulary.times import micros
 from tests.rules.conditions.liveness_of import at_once, delayed, events, kinds, row_by_row, shuffled
 from tests.rules.histories import History, Store, number
 
@@ -114,6 +118,19 @@ def test_nothing_hangs_in_a_topic_that_was_deleted(
         h.mark(1.0)
     ended = [] if closed is None else [("closed", closed)]
     assert [e[::2] for e in events(fed(h), "hanging-transaction")] == [("opened", 41), *ended]
+
+
+def test_of_what_log_time_has_not_come_to_the_newest_is_kept() -> None:
+    """A deleted topic's observers say that it is not there for as long as a host is late."""
+    h = History()
+    hanging(h)
+    for _ in range(2 * KEPT):
+        h.row("observer", "offsets", type="info", error="UNKNOWN_TOPIC_OR_PART")
+        h.time += 1.0
+    (stored,) = at_once(h).stored.values()
+    absent = load(stored.hot, KINDS).checks["hanging-transaction"].absent
+    assert KEPT <= len(absent) <= KEPT + 1
+    assert max(absent)[0] == micros(h.rows[-1].completed)
 
 
 @FEEDS
