@@ -128,6 +128,7 @@ def test_of_what_log_time_has_not_come_to_the_newest_is_kept() -> None:
         h.row("observer", "offsets", type="info", error="UNKNOWN_TOPIC_OR_PART")
         h.time += 1.0
     (stored,) = at_once(h).stored.values()
+    assert stored.hot is not None
     absent = load(stored.hot, KINDS).checks["hanging-transaction"].absent
     assert KEPT <= len(absent) <= KEPT + 1
     assert max(absent)[0] == micros(h.rows[-1].completed)
