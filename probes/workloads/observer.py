@@ -90,11 +90,18 @@ class Question:
     leader: int | None = None
     futures: dict[tuple[Partition, str] | None, Future[Any]] = field(default_factory=dict)
     done: list[Future[Any]] = field(default_factory=list)
+    came: int | None = None
+    """When the last answer was there, by the monotonic clock."""
     opened: bool = False
 
     @property
     def answered(self) -> bool:
         return len(self.done) >= len(self.futures)
+
+    @property
+    def found_nobody(self) -> bool:
+        """Whether the client answered all of it by itself, without a broker."""
+        return all(_by_the_client(future.exception()) for future in self.done)
 
 
 class Observer(Probe):
@@ -127,6 +134,10 @@ class Observer(Probe):
         self._answered: dict[int, int] = {}
         """By broker, when the newest question that it answered was asked."""
         self._descriptions: dict[str, Future[Any]] = {}
+        self._describing = 0
+        """When these were asked for, by the monotonic clock."""
+        self._described = -1
+        """When the last that came were."""
         self._not_allowed: dict[str, str] = {}
         """By topic, the error by which brokers say that these probes may not know of it, as they did last."""
         self._pending: dict[int | str | None, Question] = {}
@@ -189,11 +200,11 @@ class Observer(Probe):
         if self._offsets is not None:
             self._offsets.hear(self._brokers)
         self._look_at_descriptions()
-        self._describe()
         self._settings.hear()
         self._ask_settings()
         # One moment for all: what the journal promises by the rows of some holds for the others too.
         invoked = self.log.begin()
+        self._describe()
         asked = [self._ask_leader(leader, invoked) for leader in self._leaders_now() if leader not in self._pending]
         asked += [self._ask_group(group, invoked) for group in self._groups if group not in self._pending]
         self._wait_until(lambda: all(question.answered for question in asked), ANSWER_WITHIN)
@@ -246,6 +257,7 @@ class Observer(Probe):
         if not self._descriptions:
             names = [topic.name for topic in self.layout.topics]
             asked = self.log.now()
+            self._describing = asked.mono
             found = self.admin.describe_topics(TopicCollection(names), request_timeout=self._config.request_timeout)
             self._descriptions = {name: self._watched(future) for name, future in found.items()}
             # One request asks for all of them.
@@ -274,6 +286,7 @@ class Observer(Probe):
         def note(future: Future[Any]) -> None:
             question.done.append(future)
             if question.answered:
+                question.came = self.world.clock.monotonic_ns()
                 self._news.set()
 
         for future in question.futures.values():
@@ -294,9 +307,10 @@ class Observer(Probe):
 
     def _hear(self, *, alive: bool = True) -> None:
         """Log what has been answered, and what is given up."""
+        self._look_at_descriptions()
         for key, question in list(self._pending.items()):
             now = self.log.now()
-            if question.answered or now.mono - question.invoked.mono > int((question.within + LATE) * SECOND):
+            if self._understood(question) or now.mono - question.invoked.mono > int((question.within + LATE) * SECOND):
                 del self._pending[key]
                 # What the journal holds open of a partition ends with a row there, not with another partition's.
                 rows = self._rows(question, now, whole=question.opened)
@@ -313,10 +327,17 @@ class Observer(Probe):
         if alive:
             self.log.alive()
 
+    def _understood(self, question: Question) -> bool:
+        """Whether it is answered, and why nobody was found where nobody was: a client that is refused to know who leads
+        asks nobody and says no more than that, and a description that was asked no earlier says whether it was."""
+        if not question.answered or question.group is not None:
+            return question.answered
+        return self._described >= question.invoked.mono or not question.found_nobody
+
     def _tell_of(self, question: Question, rows: Sequence[Slice], now: int) -> None:
         """Add what is to be told of the partitions: their topics' settings, and who does not answer. Whom the question
         asked leads them, or did: the leader may be another by now."""
-        took = (now - question.invoked.mono) / SECOND
+        took = ((now if question.came is None else question.came) - question.invoked.mono) / SECOND
         if took >= question.within:
             longer = min(2 * question.within, PATIENT)
             self._patience[question.leader] = max(longer, self._config.request_timeout)
@@ -465,6 +486,8 @@ class Observer(Probe):
         """Who leads what now, and whether the topics are still those of the layout."""
         if not all(future.done() for future in self._descriptions.values()):
             return
+        if self._descriptions:
+            self._described = self._describing
         descriptions, self._descriptions = self._descriptions, {}
         known = {topic.name: (topic.id, topic.partitions + topic.left_alone) for topic in self.layout.topics}
         brokers: set[Address] = set()
@@ -497,6 +520,10 @@ class Observer(Probe):
 
 def _listed(brokers: Iterable[int]) -> str:
     return ",".join(str(broker) for broker in sorted(brokers))
+
+
+def _by_the_client(error: BaseException | None) -> bool:
+    return error is not None and translate(error).code.startswith("_")
 
 
 def _result(future: Future[Any]) -> Any:

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions, ResourceType
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    ResourceType,
+)
 from kio.schema.errors import ErrorCode
 
 from deploy.local_kafka import LocalKafka
@@ -311,6 +319,50 @@ def test_a_right_that_is_taken_away_is_a_refusal_and_no_silence(stage: MakeStage
     # Whoever refused it is away now: that is an outage, and no refusal any more.
     observe_until(observer, lambda: all((error or "").startswith("_") for error in newest()))
     assert "silent" in (rows("offsets")[-1].settings or {})
+
+
+class LateDescriptions:
+    """The observer's client, whose descriptions of topics come later than all else that is asked at the same time."""
+
+    seconds = 2.0
+
+    def __init__(self, admin: AdminClient) -> None:
+        self.admin = admin
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.admin, name)
+
+    def describe_topics(self, *args: Any, **kwargs: Any) -> dict[str, Future[Any]]:
+        return {name: self._later(future) for name, future in self.admin.describe_topics(*args, **kwargs).items()}
+
+    def _later(self, future: Future[Any]) -> Future[Any]:
+        later: Future[Any] = Future()
+
+        def answer() -> None:
+            error = future.exception()
+            later.set_result(future.result()) if error is None else later.set_exception(error)
+
+        future.add_done_callback(lambda _: threading.Timer(self.seconds, answer).start())
+        return later
+
+
+def test_by_whom_it_is_refused_may_be_told_later_than_that_nobody_was_found(stage: MakeStage) -> None:
+    one = stage(observer={"request_timeout": 5.0})
+    lie = NotAllowed(armed=False)
+    with Proxy(one.connection.bootstrap, [lie]) as proxy:
+        one.connection = Connection(proxy.bootstrap)
+        observer = one.put(Observer, "observer")
+        observer._admin = cast(AdminClient, LateDescriptions(observer.admin))
+        rows = witness(observer).of
+        observe_until(observer, lambda: {row.error for row in rows("offsets")} == {None})
+        lie.armed = True
+        refused_at = time.monotonic()
+        # Longer than its client remembers who led.
+        observe_until(observer, lambda: time.monotonic() - refused_at > 4 * LateDescriptions.seconds)
+        for _ in range(30):
+            observer.turn()
+    assert {row.error for row in rows("offsets")} == {None, "TOPIC_AUTHORIZATION_FAILED"}
+    assert not any({"silent", "leader"} & set(row.settings or {}) for row in rows("offsets"))
 
 
 class Slow(Lie):
