@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 import random
+import socket
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
@@ -43,6 +44,7 @@ from probes.workloads.acknowledged import Acknowledged
 from probes.workloads.held_back import HeldBack
 from probes.workloads.measure import Measure
 from probes.workloads.unrest import Unrest
+from rules.vocabulary.settings import HOSTNAME
 from rules.vocabulary.slices import FORMER_CLUSTER, FORMER_TOPIC_ID, LOGIN_REFUSED, Isolation, Mode
 
 _log: Final = logging.getLogger("offsetwatch.probe")
@@ -128,6 +130,7 @@ class World:
     """What brokers held back of their answers, by a quota."""
     acknowledged: Acknowledged = field(default_factory=Acknowledged)
     """What they acknowledged of what was written."""
+    hostname: str = field(default_factory=socket.gethostname)
 
 
 UNANSWERED: Final = frozenset({"_TIMED_OUT", "_MSG_TIMED_OUT", "_TRANSPORT", "_ALL_BROKERS_DOWN"})
@@ -201,7 +204,7 @@ class Probe(ABC):
 
     def labels(self) -> dict[str, str]:
         """What the start row's settings say beside the client's own settings."""
-        labels = {"name": self.name}
+        labels = {"name": self.name, HOSTNAME: self.world.hostname}
         if self.writer is not None:
             labels["writer"] = str(self.writer)
         if self.sends_to is not None:

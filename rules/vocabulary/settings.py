@@ -9,6 +9,10 @@ ASKED: Final = "settings_asked"
 """Among a topic's settings, when they were asked for, in microseconds by the clock of whoever asked: they were so at
 some time from then on until they were told. Absent in logs of before it was told."""
 
+HOSTNAME: Final = "hostname"
+"""Among what a process says of itself as it starts: what the machine that it runs on is called, for people. Absent in
+logs of before it was told."""
+
 _WHOLE: Final = re.compile(r"-?[0-9]{1,18}")
 
 

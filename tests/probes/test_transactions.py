@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import socket
 import time
 from pathlib import Path
 
@@ -72,7 +73,8 @@ def test_a_transaction_is_one_operation_with_a_row_for_each_partition(stage: Mak
     assert all(known(row.mono_invoked) < known(row.mono_end_invoked) < known(row.mono_completed) for row in rows)
     assert {row.type for row in transact(probe, "abort") if row.end_invoked} == {"fail"}
     assert [row.f for row in witness(probe).rows[:13:6]] == ["start", "init", "assign"]
-    assert (witness(probe).rows[0].settings or {})["reads_from"] == one.config.topics.transactions
+    told = witness(probe).rows[0].settings or {}
+    assert (told["reads_from"], told["hostname"]) == (one.config.topics.transactions, socket.gethostname())
     assert {(row.assigned, row.topic) for row in witness(probe).of("assign")} == {
         (True, one.config.topics.transactions),
         (False, one.config.topics.records),

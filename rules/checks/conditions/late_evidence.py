@@ -17,10 +17,10 @@ mark says; where none comes it is silent, and is told as that half a minute late
 Each partition tells stage 2, which tells it once (`rules.across.shared_conditions`). An operation that is open while
 the cluster answers nobody waits on the cluster.
 
-A host is named by the run of its probes, as people know it, and by its committer.
+A host is named as its processes say that it is called, by the run of its probes, and by its committer.
 
 State: for each that is late, since when, and when it was told last; of several hosts, when each went on last; of each
-host, its run.
+host, its run and what it is called.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ from rules.settling import standstills
 from rules.settling.completeness import LATE, lateness
 from rules.vocabulary.conditions import EVIDENCE_LATE
 from rules.vocabulary.objectives import SECOND
+from rules.vocabulary.settings import HOSTNAME
 
 AGAIN: Final = 60 * SECOND
 """It is told again while it lasts, so that stage 2 can forget a partition that is gone."""
@@ -59,13 +60,24 @@ class Going:
 @dataclass(slots=True)
 class Late:
     """`told`: [subject, number, since, told last, why]: a process, or a host or its journals, by its committer.
-    `hosts`: by committer, where there are several. `runs`: [committer, run of the newest process there]; `begun`:
-    [process, run] of those of which it is not known yet where they are."""
+    `hosts`: by committer, where there are several. `names`: [committer, run of the newest process there, what that says
+    the host is called]; `starting`: [process, the same] of those of which it is not known yet where they are."""
 
     told: list[list[Any]] = field(default_factory=list)
     hosts: dict[int, Going] = field(default_factory=dict, metadata={"of": Going})
-    runs: list[list[Any]] = field(default_factory=list)
-    begun: list[list[Any]] = field(default_factory=list)
+    names: list[list[Any]] = field(default_factory=list)
+    starting: list[list[Any]] = field(default_factory=list)
+
+
+class _Names(NamedTuple):
+    """The run of a host's probes, and what the host is called, "" where nobody said."""
+
+    run: str
+    hostname: str
+
+
+_Named = Mapping[int, _Names]
+"""By committer."""
 
 
 _Hold = Literal["operation", "rows", "journals", "host", "clock"]
@@ -83,38 +95,42 @@ class _Held(NamedTuple):
 
 
 def arrive(own: Late, new: News) -> None:
-    """Which run new processes belong to."""
-    runs = new.columns.table["run"]
-    own.begun += [[int(new.columns.process[row]), runs[row].as_py()] for row in new.where(START).tolist()]
+    """Which run new processes belong to, and what they say their host is called."""
+    columns = new.columns
+    runs, settings = columns.table["run"], columns.table["settings"]
+    for row in new.where(START).tolist():
+        hostname = dict(settings[row].as_py() or ()).get(HOSTNAME, "")
+        own.starting.append([int(columns.process[row]), runs[row].as_py(), hostname])
 
 
-def _note_runs(own: Late, state: State) -> None:
-    waiting, runs = [], dict(own.runs)
-    for process, run in own.begun:
+def _note_names(own: Late, state: State) -> None:
+    waiting, names = [], {committer: told for committer, *told in own.names}
+    for process, *told in own.starting:
         known = state.processes.get(process)
         if known is not None and known.host >= 0:
-            runs[known.host] = run
+            names[known.host] = told
         elif known is not None:
-            waiting.append([process, run])
-    own.begun = waiting
-    own.runs = [[host, run] for host, run in runs.items() if host in state.hosts]
+            waiting.append([process, *told])
+    own.starting = waiting
+    own.names = [[host, *told] for host, told in names.items() if host in state.hosts]
 
 
 def fold(own: Late, passage: Passage) -> None:
     """Tell who is late now, and who no longer is."""
     state, report = passage.state, passage.report
-    if own.begun:
-        _note_runs(own, state)
+    if own.starting:
+        _note_names(own, state)
+    names = {committer: _Names(*told) for committer, *told in own.names}
     now, silent = state.now, _silent(own, state)
     if passage.gate.known_through() >= now - LATE and not any(host.silent for host in state.hosts.values()):
         held = {}  # nobody can be later than that, by the clock of any host
     else:
         going_on = {committer for committer, going in own.hosts.items() if going.behind == _GOES_ON}
-        held = _held(state, silent, going_on, dict(own.runs))
+        held = _held(state, silent, going_on, names)
     if not held and not own.told:
         return
     known = {(kind, number): [since, told, hold] for kind, number, since, told, hold in own.told}
-    held |= _still_behind(state, silent, dict(own.runs), known.keys() - held.keys())
+    held |= _still_behind(state, silent, names, known.keys() - held.keys())
     kept = []
     for (kind, number), one in held.items():
         since, told, hold = known.pop((kind, number), (one.since, -1, one.hold))
@@ -146,7 +162,7 @@ def _silent(own: Late, state: State) -> set[int]:
     return {committer for committer, going in own.hosts.items() if state.now - going.heard > LATE}
 
 
-def _held(state: State, silent: Set[int], going_on: Set[int], runs: Mapping[int, str]) -> dict[tuple[str, int], _Held]:
+def _held(state: State, silent: Set[int], going_on: Set[int], names: _Named) -> dict[tuple[str, int], _Held]:
     found: dict[tuple[str, int], _Held] = {}
     together: dict[tuple[_Hold, int], list[int]] = {}
     for number, process, through in lateness(state):
@@ -159,20 +175,20 @@ def _held(state: State, silent: Set[int], going_on: Set[int], runs: Mapping[int,
             if process.host in going_on:
                 together.setdefault(("clock", process.host), []).append(host.now)
         elif process.marks or host.now - process.marked <= LATE:
-            found["process", number] = _of_process(state, number, since, host.now, runs)._replace(stood=stood)
+            found["process", number] = _of_process(state, number, since, host.now, names)._replace(stood=stood)
         else:
             together.setdefault(("journals", process.host), []).append(max(since, process.marked))
     for (hold, committer), times in together.items():
         if hold == "clock":
-            one = _behind(committer, min(times), len(times), state, runs)
+            one = _behind(committer, min(times), len(times), state, names)
         else:
-            one = _of_host(hold, _name(committer, runs), committer, min(times), len(times), state.now)
+            one = _of_host(hold, _name(committer, names), committer, min(times), len(times), state.now)
         found["journals" if hold == "journals" else "host", committer] = one
     return found
 
 
 def _still_behind(
-    state: State, silent: set[int], runs: Mapping[int, str], told: Set[tuple[str, int]]
+    state: State, silent: set[int], names: _Named, told: Set[tuple[str, int]]
 ) -> dict[tuple[str, int], _Held]:
     """Of those that were told as late, the hosts that are hardly less behind than when they were."""
     found: dict[tuple[str, int], _Held] = {}
@@ -181,25 +197,28 @@ def _still_behind(
         if kind != "host" or host is None or committer in silent or state.now - host.now <= LATE // 2:
             continue
         if processes := sum(one.host == committer and one.known_through != NEVER for one in state.processes.values()):
-            found[kind, committer] = _behind(committer, host.now, processes, state, runs)
+            found[kind, committer] = _behind(committer, host.now, processes, state, names)
     return found
 
 
-def _behind(committer: int, since: int, processes: int, state: State, runs: Mapping[int, str]) -> _Held:
+def _behind(committer: int, since: int, processes: int, state: State, names: _Named) -> _Held:
     """A host whose clock is behind another's, or whose log is. Which of the two clocks is wrong nobody knows here."""
     newest = max(state.hosts, key=lambda number: state.hosts[number].now)
-    before = f"{_name(committer, runs)} is {_seconds(state.now - since)} s behind"
+    before = f"{_name(committer, names)} is {_seconds(state.now - since)} s behind"
     if newest == committer:
         message = f"{before} what was told before its last boot, by its clock"
     else:
-        message = f"{before} {_name(newest, runs)}, by either's clock or because its log comes late"
+        message = f"{before} {_name(newest, names)}, by either's clock or because its log comes late"
     return _Held(since, "clock", message, {"host": committer, "processes": processes, "newest": newest})
 
 
-def _name(committer: int, runs: Mapping[int, str]) -> str:
-    if committer in runs:
-        return f"the host of run {runs[committer]} (committer {committer})"
-    return f"the host of committer {committer}"
+def _name(committer: int, names: _Named) -> str:
+    if committer not in names:
+        return f"the host of committer {committer}"
+    run, hostname = names[committer]
+    if hostname:
+        return f"the host {hostname} (run {run}, committer {committer})"
+    return f"the host of run {run} (committer {committer})"
 
 
 def _of_host(hold: _Hold, of: str, committer: int, since: int, processes: int, now: int) -> _Held:
@@ -211,11 +230,12 @@ def _of_host(hold: _Hold, of: str, committer: int, since: int, processes: int, n
     return _Held(since, hold, message[hold], {"host": committer, "processes": processes})
 
 
-def _of_process(state: State, number: int, since: int, now: int, runs: Mapping[int, str]) -> _Held:
+def _of_process(state: State, number: int, since: int, now: int, names: _Named) -> _Held:
     process, of = state.processes[number], state.called(number)
     told = {"process": number, "host": process.host}
-    if process.host in runs:
-        of += f" of run {runs[process.host]}"
+    if process.host in names:
+        run, hostname = names[process.host]
+        of += f" of run {run}" + (f" on {hostname}" if hostname else "")
     if process.marks:
         rows = process.marks[-1][0] - process.next
         message = f"{rows} rows of {of} are missing: it is known as of {_seconds(now - since)} s ago"

@@ -215,6 +215,24 @@ def a_clock_is_behind(h: Hosts) -> list[Slice]:
     return []
 
 
+def a_host_with_a_name_is_silent(h: Hosts) -> list[Slice]:
+    """What its newest process says that it is called: it was given another name before that began."""
+    named = {"s": "probe-2-old", "q": "probe-2"}
+    missing = a_host_is_silent(h)
+    for row in h.rows:
+        if row.f == "start" and (name := {number(p): n for p, n in named.items()}.get(row.process)):
+            row.settings = {**(row.settings or {}), "hostname": name}
+    return missing
+
+
+def a_row_is_missing_on_a_host_with_a_name(h: Hosts) -> list[Slice]:
+    missing = a_row_is_missing(h)
+    for row in h.rows:
+        if row.f == "start":
+            row.settings = {**(row.settings or {}), "hostname": "probe-1"}
+    return missing
+
+
 HELD: list[tuple[Callable[[Hosts], list[Slice]], tuple[str, int], str, str]] = [
     (
         a_row_is_missing,
@@ -228,6 +246,19 @@ HELD: list[tuple[Callable[[Hosts], list[Slice]], tuple[str, int], str, str]] = [
         "host",
         f"nothing has come of the host of run west (committer {number('committer two')}) for 30 s, nor what 2 processes"
         " did there",
+    ),
+    (
+        a_row_is_missing_on_a_host_with_a_name,
+        ("process", Q),
+        "rows",
+        f"1 rows of process {Q} of run run on probe-1 are missing: it is known as of 30 s ago",
+    ),
+    (
+        a_host_with_a_name_is_silent,
+        ("host", number("committer two")),
+        "host",
+        f"nothing has come of the host probe-2 (run west, committer {number('committer two')}) for 30 s, nor what 2"
+        " processes did there",
     ),
     (
         a_host_of_which_no_beginning_is_known_is_silent,
