@@ -144,6 +144,13 @@ class EvidenceConfig(ClusterConfig):
 
     _table: str = PrivateAttr("evidence")
 
+    @field_validator("topic")
+    @classmethod
+    def _legal(cls, topic: str) -> str:
+        if topic in (".", ".."):
+            raise ValueError("no topic of Kafka's can be called so")
+        return topic
+
     @property
     def used(self) -> bool:
         return bool(self.bootstrap)

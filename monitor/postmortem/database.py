@@ -43,6 +43,8 @@ BATCH: Final = 1_000
 TABLES: Final = ("findings", "partition_state", "readers", "transactions", "cycle_search", "rejected")
 _TIME: Final = pa.timestamp("us", tz="UTC")
 _SIZE: Final = re.compile(r"[0-9]*[1-9][0-9]*(\.[0-9]+)? ?(MB|GB|TB|MiB|GiB|TiB)", re.IGNORECASE)
+_CAST: Final = re.compile(r"\$(\w+)::(\w+)")
+_KINDS: Final = {"bigint": "whole number", "int": "whole number"}
 _COLOURS: Final = re.compile("[\x1b\ufffd]\\[[0-9;]*m")
 """For terminals, by those who opened the file; DuckDB takes the first character for none."""
 _VIEW: Final = re.compile(r"((?:^--[^\n]*\n)+)create view (\w+)", re.MULTILINE)
@@ -144,11 +146,20 @@ class Database:
     ) -> None:
         self._con.close()
 
+    def _require_kinds(self, question: str, given: Mapping[str, str]) -> None:
+        """Raises UserError for a parameter that is not what the question takes it for: to ask takes a while."""
+        for name, kind in _CAST.findall(question):
+            try:
+                self._con.execute(f"select $value::{kind}", {"value": given[name]})
+            except duckdb.ConversionException as error:
+                raise UserError(f"--param {name}={given[name]}: this is no {_KINDS.get(kind, kind)}") from error
+
     def run(self, question: str, parameters: Mapping[str, str] | None = None) -> Rows:
         """Ask. Raises UserError with what DuckDB says where it cannot be answered."""
         given = dict(parameters or {})
         if not _translated(lambda: self._con.extract_statements(question)):
             raise UserError("the question is empty: give SQL, or --query with a ready query's name")
+        self._require_kinds(question, given)
         return Rows(_translated(lambda: self._con.execute(question, given)))
 
     def tables(self) -> list[tuple[str, str]]:

@@ -286,6 +286,9 @@ def test_what_the_chart_does_not_know_is_refused_and_what_cannot_work_said() -> 
     refused = helm("template", "canary", str(CHART), "--set", "layout=apart")
     assert refused.returncode != 0
     assert "needs storage.accessModes: [ReadWriteMany]" in refused.stderr
+    refused = helm("template", "canary", str(CHART), "--set", "monitor.port=9478")
+    assert refused.returncode != 0
+    assert "monitor.port and probes.port are both 9478" in refused.stderr
 
 
 # systemd

@@ -76,6 +76,7 @@ WRONG_FILES = [
     ("[probes.transaction]\ntimeouts = [nan]", "probes.transaction.timeouts: transaction timeouts are 1 to 86400"),
     ("[probes.reader]\npoll_records = 1000001", "probes.reader.poll_records: input should be less than or equal to"),
     ("x = [", "is not TOML: "),
+    ("[evidence]\ntopic = '..'", "evidence.topic: no topic of Kafka's can be called so"),
 ]
 
 
@@ -86,6 +87,11 @@ def test_what_is_wrong_in_a_file(tmp_path: Path, text: str, complaint: str) -> N
         load(file, {})
     assert str(raised.value).startswith(f"{file}: {complaint}")
     assert "\n" not in str(raised.value)
+
+
+def test_a_file_that_an_editor_has_marked_as_utf_8_is_read(tmp_path: Path) -> None:
+    file = written(tmp_path, "\ufeffdata = 'here'")
+    assert load(file, {}).data == Path("here")
 
 
 def test_each_number_has_a_least_and_a_largest_value() -> None:

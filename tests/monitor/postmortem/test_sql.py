@@ -624,6 +624,9 @@ def test_the_command(data: Path, tmp_path: Path) -> None:
     done = offsetwatch("sql", *where, "--query", "lost", "--json", "--param", "topic=t", cwd=tmp_path)
     assert (done.returncode, json.loads(done.stdout)["offset"]) == (0, 109), done.stderr
     whens = [("--as-of", when, "select 1") for when in ("1999-01-01", "2999-01-01")]
+    of_offset = ("--query", "offset", "--param", "offset=x", "--param", "partition=0")
+    done = offsetwatch("sql", *where, *of_offset, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (2, "offsetwatch: --param offset=x: this is no whole number\n")
     for bad in (("select",), ("--query", "lots"), ("--param", "a=1"), *whens, ("",)):
         done = offsetwatch("sql", *where, *bad, cwd=tmp_path)
         assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr
