@@ -213,6 +213,8 @@ def subject_of(event: FindingEvent) -> str:
     """topic/partition; where it is about no partition, whoever it is about."""
     if event.topic:
         return f"{event.topic}/{event.partition}" if event.partition >= 0 else event.topic
+    if hostname := event.evidence.get("hostname"):
+        return f"host {hostname}"
     for name in _NAMES:
         if event.evidence.get(name) is not None:
             told = event.evidence[name]

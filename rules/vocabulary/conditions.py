@@ -40,7 +40,12 @@ _LATE: Final = (
     SINCE,
     Field("behind_s", "float", "s", "how far it is behind the newest"),
 )
-_OF_HOST: Final = (_HOST, Field("processes", "int", "processes", "how many processes there are late"), *_LATE)
+_OF_HOST: Final = (
+    _HOST,
+    *optional(Field("hostname", "str", "", "what the host calls itself")),
+    Field("processes", "int", "processes", "how many processes there are late"),
+    *_LATE,
+)
 _BEHIND: Final = optional(Field("newest", "int", "host", "of a clock: the host that it is behind"))
 _REACH: Final = (
     Field("brokers", "list of int", "broker", "those that do not answer; none where only the leader is known not to"),

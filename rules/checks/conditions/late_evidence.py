@@ -182,7 +182,7 @@ def _held(state: State, silent: Set[int], going_on: Set[int], names: _Named) -> 
         if hold == "clock":
             one = _behind(committer, min(times), len(times), state, names)
         else:
-            one = _of_host(hold, _name(committer, names), committer, min(times), len(times), state.now)
+            one = _of_host(hold, committer, min(times), len(times), state.now, names)
         found["journals" if hold == "journals" else "host", committer] = one
     return found
 
@@ -209,7 +209,7 @@ def _behind(committer: int, since: int, processes: int, state: State, names: _Na
         message = f"{before} what was told before its last boot, by its clock"
     else:
         message = f"{before} {_name(newest, names)}, by either's clock or because its log comes late"
-    return _Held(since, "clock", message, {"host": committer, "processes": processes, "newest": newest})
+    return _Held(since, "clock", message, _evidence(committer, names, processes) | {"newest": newest})
 
 
 def _name(committer: int, names: _Named) -> str:
@@ -221,13 +221,18 @@ def _name(committer: int, names: _Named) -> str:
     return f"the host of run {run} (committer {committer})"
 
 
-def _of_host(hold: _Hold, of: str, committer: int, since: int, processes: int, now: int) -> _Held:
-    seconds = _seconds(now - since)
+def _evidence(committer: int, names: _Named, processes: int) -> dict[str, Any]:
+    hostname = names[committer].hostname if committer in names else ""
+    return {"host": committer, **({"hostname": hostname} if hostname else {}), "processes": processes}
+
+
+def _of_host(hold: _Hold, committer: int, since: int, processes: int, now: int, names: _Named) -> _Held:
+    of, seconds = _name(committer, names), _seconds(now - since)
     message = {
         "host": f"nothing has come of {of} for {seconds} s, nor what {processes} processes did there",
         "journals": f"{processes} processes of {of} have not closed, and nothing is told of them for {seconds} s",
     }
-    return _Held(since, hold, message[hold], {"host": committer, "processes": processes})
+    return _Held(since, hold, message[hold], _evidence(committer, names, processes))
 
 
 def _of_process(state: State, number: int, since: int, now: int, names: _Named) -> _Held:

@@ -151,6 +151,9 @@ def test_a_row() -> None:
 def test_a_host_in_a_row_is_told_by_the_end_of_its_long_number() -> None:
     (one,) = incidents(finding("evidence-late", (), "opened", topic="", partition=-1, evidence={"host": 10**18 + 7}))
     assert " warn evidence-late host …0007 a evidence-late" in row(one, NOW, 80).plain
+    named = {"host": 10**18 + 7, "hostname": "probe-2"}
+    (one,) = incidents(finding("evidence-late", (), "opened", topic="", partition=-1, evidence=named))
+    assert " warn evidence-late host probe-2 a evidence-late" in row(one, NOW, 80).plain
 
 
 def test_a_cluster_answers_nobody_since_its_last_answer_and_not_since_that_was_noticed() -> None:

@@ -298,6 +298,7 @@ def test_who_is_late_is_named_and_why(
     one = the(store, "evidence-late")
     assert (one.message, one.evidence["hold"]) == (message, hold)
     assert one.evidence["process" if subject[0] == "process" else "host"] == subject[1]
+    assert one.evidence.get("hostname") == ("probe-2" if build is a_host_with_a_name_is_silent else None)
 
 
 def frozen(*, open_before: int, open_after: int) -> History:
