@@ -4,9 +4,7 @@ One row per partition and second holds the log start, the end as read_uncommitte
 (the end as read_committed sees it), with the moment they were asked for. Partitions are asked leader by leader, and
 whoever has not answered is not waited for: a silent broker delays only its own. Where nothing comes back within the
 time there is a row all the same, `info` with the error; its `settings` name the `leader` that was asked, or the last
-one known where there was none: whoever leads the partition by the time that we give up was not asked. A leader that has
-not answered all is given twice the time with the next question, up to `PATIENT`: one that is slow would else answer
-each too late, with more and more of them in its queue, and be called silent while it serves everybody. While somebody
+one known where there was none: whoever leads the partition by the time that we give up was not asked. While somebody
 does not answer, the rows of all partitions name those that were asked in vain (`silent`), and all that hold replicas
 (`brokers`); the last leader of a partition that nobody leads is one of them where it answers nothing else either, and
 nobody is that acknowledges what writers send: a writer waits longer for an answer than the observer does.
@@ -53,6 +51,7 @@ from probes.topics.settings import TopicSettings
 from probes.topology import Partition
 from probes.workloads.probe import Probe
 from probes.workloads.telling import Telling
+from probes.workloads.unanswered import Unanswered
 from rules.vocabulary.slices import Outcome, Slice
 
 log = logging.getLogger("offsetwatch.probe")
@@ -64,9 +63,6 @@ ANSWER_WITHIN: Final = 0.4
 """Seconds that everybody is given to answer before the observer goes on; who is later is heard later."""
 LATE: Final = 0.5
 """Seconds beyond its own timeout after which a request is given up."""
-PATIENT: Final = 8.0
-"""Seconds that a question takes at most whose leader has not answered the last ones. The check of `cluster-unreachable`
-must hear every 15 s that nothing came back."""
 LATELY: Final = 15.0
 """Seconds for which a broker that acknowledged what a writer sent is not silent."""
 BETWEEN: Final = 2.0
@@ -125,14 +121,7 @@ class Observer(Probe):
         self._leadership = Telling()
         self._brokers: set[Address] = set()
         self._telling = {group: Telling() for group in self._groups}
-        self._unanswered: dict[Partition, int | None] = {}
-        """What the last question about it had no answer to: whom it asked, as far as that is known."""
-        self._asked_in_vain: dict[Partition, int] = {}
-        """Since when that has been so: the first of those questions, by the monotonic clock."""
-        self._patience: dict[int | None, float] = {}
-        """Seconds that the next question to a leader may take, where that is not `request_timeout`."""
-        self._answered: dict[int, int] = {}
-        """By broker, when the newest question that it answered was asked."""
+        self._unanswered = Unanswered(self._config.request_timeout)
         self._descriptions: dict[str, Future[Any]] = {}
         self._describing = 0
         """When these were asked for, by the monotonic clock."""
@@ -230,7 +219,7 @@ class Observer(Probe):
 
     def _ask_leader(self, leader: int | None, invoked: Instant) -> Question:
         partitions = [where for where in self._all if self._leaders.get(where) == leader]
-        within = self._patience.get(leader, self._config.request_timeout)
+        within = self._unanswered.patience(leader)
         question = self._pending[leader] = Question(self.log.next_op(), invoked, partitions, within, leader=leader)
         for name in FIELDS:
             spec = OffsetSpec.earliest() if name == "log_start" else OffsetSpec.latest()
@@ -338,35 +327,23 @@ class Observer(Probe):
         """Add what is to be told of the partitions: their topics' settings, and who does not answer. Whom the question
         asked leads them, or did: the leader may be another by now."""
         took = ((now if question.came is None else question.came) - question.invoked.mono) / SECOND
-        if took >= question.within:
-            longer = min(2 * question.within, PATIENT)
-            self._patience[question.leader] = max(longer, self._config.request_timeout)
-        elif took <= self._config.request_timeout:
-            self._patience.pop(question.leader, None)
+        unanswered, asked = self._unanswered, question.invoked.mono
+        unanswered.took(question.leader, took, question.within)
         for row in rows:
             where = (row.topic, row.partition)
             if row.error is not None and row.error in NOT_ALLOWED:
-                self._unanswered.pop(where, None)
-                self._asked_in_vain.pop(where, None)
+                unanswered.refused(where)
             elif all(getattr(row, name) is None for name in FIELDS):
                 if took >= question.within and row.error == "_NO_OFFSET":
                     row.error = (
                         "_TIMED_OUT"  # the client leaves out whom it waited for in vain, and calls that an answer
                     )
-                self._unanswered[where] = question.leader if question.leader is not None else self._led_by.get(where)
-                self._asked_in_vain.setdefault(where, question.invoked.mono)
+                unanswered.in_vain(
+                    where, self._led_by.get(where) if question.leader is None else question.leader, asked
+                )
             else:
-                self._unanswered.pop(where, None)
-                self._asked_in_vain.pop(where, None)
-                if question.leader is not None:
-                    self._answered[question.leader] = question.invoked.mono
-        # Who led a partition that nobody leads any more may answer all the same.
-        answered = self._answered_to_anybody(now)
-        silent = {
-            broker
-            for where, broker in self._unanswered.items()
-            if broker is not None and answered.get(broker, -1) < self._asked_in_vain[where]
-        }
+                unanswered.answered(where, question.leader, asked)
+        silent = unanswered.silent(self._acknowledged(now))
         brokers = {broker for replicas in self._replicas.values() for broker in replicas}
         throttled = self._throttled(now)
         for row in rows:
@@ -378,19 +355,20 @@ class Observer(Probe):
                 told = (told or {}) | {"silent": _listed(silent), "brokers": _listed(brokers)}
             if throttled:
                 told = (told or {}) | {"throttled": throttled}
-            if (leader := self._unanswered.get(where)) is not None:
+            if (leader := unanswered.asked(where)) is not None:
                 told = (told or {}) | {"leader": str(leader)}
             row.settings = told
 
-    def _answered_to_anybody(self, now: int) -> dict[int, int]:
-        """By broker, when the newest request was sent that it has answered: a question, or, where it did so `LATELY`,
-        what a writer sent. A write that was sent after a question in vain may have been acknowledged before it died."""
-        answered = self._answered.copy()
+    def _acknowledged(self, now: int) -> dict[int, int]:
+        """By broker, when the newest write of ours was sent that it acknowledged `LATELY`: a writer waits longer than
+        we do. Who led a partition that nobody leads any more may answer all the same. A write that was sent after a
+        question in vain may have been acknowledged before it died."""
+        found: dict[int, int] = {}
         for where, (sent, acknowledged) in self.world.acknowledged.newest().items():
             broker = self._led_by.get(where)
             if broker is not None and now - acknowledged <= LATELY * SECOND:
-                answered[broker] = max(sent, answered.get(broker, -1))
-        return answered
+                found[broker] = max(sent, found.get(broker, -1))
+        return found
 
     def _throttled(self, now: int) -> str:
         """Which brokers throttle the clients of these probes, each with the seconds of the last time, and which part of
