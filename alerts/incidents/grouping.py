@@ -314,6 +314,9 @@ class Incidents:
             free = False  # a cycle, or an input that is reflected twice, may have another cause
         else:
             free = known is None or known == number or not self._goes_on(known, event)
+            if known is not None and not free and key[0] in IN_A_MOMENT:
+                # What follows joins what was found about its own time, and that one no more.
+                free = event.at - self._groups[known].last > AFTER
         if free and (len(group.keys) < LINKS or key[0] == "group" or event.event == "opened"):
             self._by_key[key] = number
             group.keys.add(key)

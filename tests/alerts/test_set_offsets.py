@@ -177,6 +177,39 @@ def test_a_group_that_was_set_to_the_beginning_is_one_page_whatever_its_topics()
     )
 
 
+def test_offsets_that_are_set_while_an_earlier_page_goes_on_are_one_page_more() -> None:
+    """And not one for each name: what the earlier one tells of is of another time."""
+    before = told("lost-commit", 1, at=0, counted=10, evidence={"group": "h", "committed": 90, "told": None})
+    of = {"group": "transform", "before": 1217, "after": 1157}
+    again = {"group": "transform", "input_offset": 1157}
+    events = [
+        told("spurious-zero-offset", ("g",), at=72, counted=80, evidence={"group": "g", "known": 9, "process": "7"}),
+        replace(told("offset-regression", 2, at=72.1, counted=80, topic="in", evidence=of), severity="warning"),
+        told("eos-violation", 3, at=73, counted=80, topic="out", evidence=again),
+        told("lost-commit", 4, at=76, counted=85, topic="in", evidence={"group": "g", "committed": 9, "told": 4}),
+    ]
+    incidents = Incidents()
+    incidents.take([before, *events])
+    later, earlier = incidents.at(NOON + 100 * S)
+    assert (earlier.anomaly, earlier.findings) == ("lost-commit", 1)
+    folded = {"offset-regression": 1, "eos-violation": 1, "lost-commit": 1}
+    assert (later.anomaly, later.severity, later.folded) == ("spurious-zero-offset", "critical", folded)
+
+
+def test_what_is_found_late_of_an_earlier_time_begins_no_page_that_takes_what_follows() -> None:
+    """The twin: what a later one tells of goes on to join what was told of its own time."""
+    now = told("lost-commit", 1, at=100, counted=110, evidence={"group": "g", "committed": 90, "told": None})
+    late = told("spurious-zero-offset", 2, at=10, counted=115, evidence={"group": "i", "known": 9, "process": "7"})
+    of = {"group": "h", "before": 1217, "after": 1157}
+    next_of_now = told("offset-regression", 3, at=110, counted=120, topic="in", evidence=of)
+    incidents = Incidents()
+    incidents.take([now, late, next_of_now])
+    assert [(one.anomaly, one.findings) for one in incidents.at(NOON + 130 * S)] == [
+        ("lost-commit", 2),
+        ("spurious-zero-offset", 1),
+    ]
+
+
 def test_acknowledgements_of_offset_zero_in_two_topics_are_two() -> None:
     events = [
         told(
