@@ -55,7 +55,11 @@ class TopicsConfig(Section):
     retention_bytes: int = Field(
         default=-1, ge=-1, le=2**63 - 1, description="How many bytes of a partition it keeps; -1 for no limit."
     )
-    manage: bool = Field(default=True, description="Create and alter probe topics. If false, go on with what is there.")
+    manage: bool = Field(
+        default=True,
+        description="Create probe topics, and put back what somebody sets otherwise on them of `cleanup.policy`,"
+        " `min.insync.replicas`, `retention.ms` and `retention.bytes`. If false, go on with what is there.",
+    )
     ready_within: Seconds = Field(
         default=30.0, description="How long to wait for the topics' metadata and leaders, seconds."
     )

@@ -225,8 +225,8 @@ class Incidents:
 
     def _take_milder(self, event: FindingEvent, number: int, keys: list[Key]) -> None:
         """What was told of groups' committed offsets a moment before, and is milder than what begins an incident now,
-        is a part of that: one fact, by its worst name."""
-        other = next((self._by_key.get(key) for key in keys if key[0] == OF_GROUPS), None)
+        is a part of that: one fact, by its worst name. What a transform reflects twice is of its group's offsets."""
+        other = next((self._by_key.get(key) for key in keys if key[0] in (OF_GROUPS, OF_A_GROUP)), None)
         group = self._groups.get(other) if other is not None else None
         if other is None or group is None or group.kind != "violation" or group.became is not None:
             return

@@ -125,8 +125,9 @@ def place_of(event: FindingEvent) -> Key:
 
 
 def offset_of(evidence: Mapping[str, Any]) -> int:
-    """Where the record stands that it is about, the input of a transform in the input's log; -1 where it names none."""
-    told = (evidence.get(name) for name in ("input_offset", "offset"))
+    """Where the record stands that it is about, the last of several that are told together, the input of a transform in
+    the input's log; -1 where it names none."""
+    told = (evidence.get(name) for name in ("input_offset", "offset", "last_offset"))
     return next((one for one in told if isinstance(one, int)), -1)
 
 

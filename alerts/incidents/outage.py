@@ -7,13 +7,16 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from alerts.event import FindingEvent
-from rules.vocabulary.conditions import waits_on
+from rules.vocabulary.conditions import UNDER_MIN_ISR, waits_on
 from rules.vocabulary.times import from_micros
 
 SHORTLY: Final = timedelta(seconds=5)
 """Before this nobody is told of a condition that waits on the cluster: partitions tell of one outage within seconds of
 each other."""
 _LAG: Final = timedelta(seconds=10)
+_IN_SYNC_FOR: Final = timedelta(seconds=45)
+"""Followers that are cut off from their leader count as in sync for `replica.lag.time.max.ms` and half of that, with
+Kafka's own setting: what waits on them has waited since before anybody is told that too few are."""
 _SOONER: Final = frozenset({"unseen", "stuck-close"})
 """Conditions that wait on a cluster for less than an outage has to last."""
 
@@ -56,4 +59,6 @@ class Outage:
         if event.anomaly not in waits_on(self.anomaly):
             return False
         early = self.since if event.anomaly in _SOONER else self.called - SHORTLY
+        if self.anomaly == UNDER_MIN_ISR:
+            early = min(early, self.since - _IN_SYNC_FOR)
         return early <= event.decidable and (self.until is None or event.decidable <= self.until + SHORTLY)

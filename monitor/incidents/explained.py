@@ -207,12 +207,19 @@ def found_in(
         raise UnknownId(f"no finding and no incident has the id {wanted}: offsetwatch findings lists them")
     if len(ids) > 1:
         raise UserError(f"{wanted} may be {', '.join(ids[:5])}{' and others' * (len(ids) > 5)}: give more digits")
-    of = incidents.of(ids[0])
-    incident = next((one for one in overview.incidents if one.occurrence == of), None)
+    incident = _named_by(ids[0], overview.incidents, incidents.of(ids[0]))
     if incident is None:
         return Explained(None, [row for row in rows if row["id"] == ids[0]])
     others = [one for one in overview.incidents if one.id == incident.id and one is not incident]
     return Explained(incident, _members(incidents, incident, rows), others=others)
+
+
+def _named_by(wanted: str, incidents: Sequence[Incident], of: str | None) -> Incident | None:
+    """The incident in which the finding was told last, `of`, or the newest that has its id, where that began later:
+    what an incident is named after may be part of another one by now, and it go on, or begin again, without."""
+    last = next((one for one in incidents if one.occurrence == of), None)
+    own = next((one for one in incidents if one.id == wanted), None)
+    return own if own is not None and (last is None or own.since > last.since) else last
 
 
 def _members(incidents: Incidents, incident: Incident, rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -54,6 +54,29 @@ def test_too_few_replicas_in_sync_explain_what_waits(order: tuple[int, ...]) -> 
     assert [one.anomaly for one in found] == ["under-min-isr", "stuck-consumer"]
 
 
+@pytest.mark.parametrize(("since", "explained"), [(16.2, True), (40.0, True), (74.0, True), (76.0, False)])
+def test_what_waited_before_too_few_were_known_to_be_in_sync_is_explained(since: float, explained: bool) -> None:
+    """A leader that is cut off from its followers holds them to be in sync for `replica.lag.time.max.ms`, and half of
+    that more: writers wait from the cut on."""
+    stuck = [
+        replace(told("stuck-producer", n, at=30.5, event_="opened", partition=n), decidable=NOON + (30 + n / 10) * S)
+        for n in range(3)
+    ]
+    few = told(
+        "under-min-isr",
+        (),
+        at=since + 20,
+        event_="opened",
+        topic="",
+        partition=-1,
+        evidence={"since": micros(NOON + since * S), "in_sync": [1]},
+    )
+    found = standing(*stuck, few)
+    (main,) = (one for one in found if one.anomaly == "under-min-isr")
+    assert main.folded == ({"stuck-producer": 3} if explained else {})
+    assert all(one.absorbed == explained for one in found if one is not main)
+
+
 def test_answers_held_back_explain_what_waits_for_them_and_no_transaction_that_hangs() -> None:
     evidence = {"since": micros(NOON + 8 * S), "brokers": [1], "longest_s": 11.0}
     held_back = told("throttled", (), at=28, event_="opened", topic="", partition=-1, evidence=evidence)

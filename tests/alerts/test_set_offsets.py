@@ -196,6 +196,23 @@ def test_offsets_that_are_set_while_an_earlier_page_goes_on_are_one_page_more() 
     assert (later.anomaly, later.severity, later.folded) == ("spurious-zero-offset", "critical", folded)
 
 
+@pytest.mark.parametrize(("group", "at"), [("transform", 3.0), ("transform", 70.0), ("another", 3.0)])
+def test_inputs_that_are_reflected_twice_take_in_that_their_group_was_set_back(group: str, at: float) -> None:
+    """That it was, to where it had once committed, is a warning by itself."""
+    of = {"group": "transform", "before": 1217, "after": 1157}
+    back = replace(told("offset-regression", 1, at=0, counted=10, topic="in", evidence=of), severity="warning")
+    again = {"group": group, "input_offset": 1157}
+    twice = told("eos-violation", 2, at=at, counted=at + 8, topic="out", evidence=again)
+    incidents = Incidents()
+    incidents.take([back])
+    incidents.take([twice])
+    found = {one.anomaly: one.folded for one in incidents.at(NOON + 100 * S) if not one.absorbed}
+    if (group, at) == ("transform", 3.0):
+        assert found == {"eos-violation": {"offset-regression": 1}}
+    else:
+        assert found == {"eos-violation": {}, "offset-regression": {}}
+
+
 def test_what_is_found_late_of_an_earlier_time_begins_no_page_that_takes_what_follows() -> None:
     """The twin: what a later one tells of goes on to join what was told of its own time."""
     now = told("lost-commit", 1, at=100, counted=110, evidence={"group": "g", "committed": 90, "told": None})

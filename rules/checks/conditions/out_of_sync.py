@@ -14,11 +14,15 @@ nobody until then: the controller takes one broker after the other for dead, and
 was silent. Both are judged tick by tick in log time, and what an observer told before the newest that is known is
 passed over.
 
+What is acknowledged has been written, whatever was told: brokers since Kafka 3.7 need no more replicas in sync than a
+partition has. So too few are in sync since the last write, of a process on that observer's host, that was sent after
+the observer was told so, and acknowledged: its second one since then, as the first may have been under way.
+
 A broker is one condition, whatever number of partitions it has replicas of, and so are too few replicas of a cluster:
 each partition tells stage 2 that it holds here (`rules.across.shared_conditions`).
 
 State: when the replicas were told last, which are not in sync since when, since when too few are, the last `SPELLS`
-times of that, and what was told after the last tick.
+times of that, who has written in the last, `WRITERS` at most, and what was told after the last tick.
 """
 
 from __future__ import annotations
@@ -34,7 +38,9 @@ from rules.arrays.columns import OFFSETS
 from rules.arrays.intervals import Ints
 from rules.checks.ends.not_there import not_there
 from rules.kept.check import Check, News, Passage
+from rules.kept.codec import empty
 from rules.kept.report import Report
+from rules.kept.state import SendMoves, State
 from rules.vocabulary.conditions import OUT_OF_SYNC, UNDER_MIN_ISR
 from rules.vocabulary.objectives import SECOND
 from rules.vocabulary.settings import whole
@@ -55,10 +61,11 @@ REPLICAS: Final = "replicas_on"
 IN_SYNC: Final = "in_sync"
 NEEDED: Final = "min_insync"
 SPELLS: Final = 8
+WRITERS: Final = 64
 REMEMBERED: Final = 600 * SECOND
 """Far longer than what waited goes on after it."""
 
-_TOLD, _TICK = range(2)
+_TOLD, _WRITTEN, _TICK = range(3)
 
 
 @dataclass(slots=True)
@@ -67,9 +74,10 @@ class OutOfSync:
     `missing`: [broker, since when its replica is not in sync, when stage 2 was told of it last or -1], as many as there
     are replicas; `needed`: how many have to be in sync, -1 where that is not told yet; `few`: [since when too few are,
     or brokers were silent before, when that was called long, when enough were again, since when observers have told so]
-    of the last spells, -1 for not yet, and `told` when stage 2 was told of the one that lasts; `waiting`: [time,
-    replicas and in sync, None where they are not told, how many are needed or -1] of what was told after the last tick,
-    the last `KEPT`."""
+    of the last spells, -1 for not yet, and `told` when stage 2 was told of the one that lasts; `wrote`: of which
+    processes a write was acknowledged while it lasts; `by`: the observer that was told last; `heard`: [time, replicas
+    and in sync, None where they are not told, how many are needed or -1, the observer] of what was told after the last
+    tick, the last `KEPT`."""
 
     newest: int = -1
     replicas: list[int] = field(default_factory=list)
@@ -78,7 +86,9 @@ class OutOfSync:
     needed: int = -1
     few: list[list[int]] = field(default_factory=list)
     told: int = -1
-    waiting: list[list[Any]] = field(default_factory=list)
+    wrote: list[int] = field(default_factory=list)
+    by: int = -1
+    heard: list[list[Any]] = field(default_factory=list)
     topic: str = ""
 
 
@@ -88,9 +98,9 @@ def arrive(own: OutOfSync, new: News) -> None:
     new.report.outages.few = own.few
     if columns.tells("settings"):
         _hear(own, new, asked)
-    if own.missing or own.waiting or _lasts(own):
-        gone = [[int(columns.completed[row]), [], [], -1] for row in not_there(columns, asked).tolist()]
-        own.waiting = new.report.newest([*own.waiting, *gone], KEPT, TOLD)
+    if own.missing or own.heard or _lasts(own):
+        gone = [[int(columns.completed[row]), [], [], -1, -1] for row in not_there(columns, asked).tolist()]
+        own.heard = new.report.newest([*own.heard, *gone], KEPT, TOLD)
 
 
 def _hear(own: OutOfSync, new: News, asked: Ints) -> None:
@@ -103,40 +113,44 @@ def _hear(own: OutOfSync, new: News, asked: Ints) -> None:
             own.topic = columns.table["topic"][row].as_py()
         if brokers or needed is not None:
             present = [_brokers(told, REPLICAS), _brokers(told, IN_SYNC)] if brokers else [None, None]
-            entry = [int(columns.completed[row]), *present, -1 if needed is None else needed]
-            own.waiting = new.report.newest([*own.waiting, entry], KEPT, TOLD)
+            entry = [int(columns.completed[row]), *present, -1 if needed is None else needed, int(columns.process[row])]
+            own.heard = new.report.newest([*own.heard, entry], KEPT, TOLD)
 
 
 def fold(own: OutOfSync, passage: Passage) -> None:
     """Go through the ticks, and tell of which brokers it holds, and no longer."""
     passage.report.outages.few = own.few
-    if not own.missing and not own.waiting and not own.few:
+    if not own.missing and not own.heard and not own.few:
         return
     end = passage.end
-    events: list[tuple[int, int, Any]] = [(one[0], _TOLD, one[1:]) for one in own.waiting if one[0] <= end]
+    events: list[tuple[int, int, Any]] = [(one[0], _TOLD, one[1:]) for one in own.heard if one[0] <= end]
+    sends = passage.sends if own.heard or _lasts(own) else empty(SendMoves)
+    written = sends.last >= 0
+    events += [
+        (at, _WRITTEN, who) for at, who in zip(sends.at[written].tolist(), sends.process[written].tolist(), strict=True)
+    ]
     events += [(time, _TICK, None) for time in passage.at.tolist()]
-    own.waiting = [one for one in own.waiting if one[0] > end]
-    for time, kind, brokers in sorted(events, key=lambda event: event[:2]):
+    own.heard = [one for one in own.heard if one[0] > end]
+    for time, kind, what in sorted(events, key=lambda event: event[:2]):
         if kind == _TICK:
             _tick(own, time, passage.report)
+        elif kind == _WRITTEN:
+            _write(own, time, what, passage)
         elif time >= own.newest:
-            _take(own, time, brokers, passage.report)
+            _take(own, time, what, passage.report)
     own.few = [spell for spell in own.few if spell[2] < 0 or spell[2] >= passage.at[0] - REMEMBERED]
     passage.report.outages.few = own.few
 
 
-def _take(own: OutOfSync, time: int, told_then: tuple[list[int] | None, list[int] | None, int], report: Report) -> None:
+def _take(own: OutOfSync, time: int, told_then: list[Any], report: Report) -> None:
     """What ends is told as it was until now: at its end nothing is wrong."""
-    replicas, in_sync, needed = told_then
+    replicas, in_sync, needed, own.by = told_then
     own.newest, needed = time, needed if needed >= 0 else own.needed
     if replicas is None or in_sync is None:
         replicas, in_sync = own.replicas, own.in_sync
     few = len(in_sync) < needed and bool(replicas)
     if not few and _lasts(own):
-        spell = own.few[-1]
-        if own.told >= 0:
-            _tell_few(own, "ended", spell, max(time, own.told), report)
-        spell[2], own.told = max(time, own.told), -1
+        _end_few(own, time, report)
     away = [broker for broker in replicas if broker not in in_sync]
     for broker, since, told in own.missing:
         if broker not in away and told >= 0:
@@ -147,6 +161,34 @@ def _take(own: OutOfSync, time: int, told_then: tuple[list[int] | None, list[int
     own.missing += [[broker, time, -1] for broker in away if broker not in known]
     if few and in_sync and not _lasts(own):
         own.few = [*own.few, [_silent_since(time, report), -1, -1, time]][-SPELLS:]
+
+
+def _write(own: OutOfSync, time: int, process: int, passage: Passage) -> None:
+    """A write of this process was acknowledged."""
+    if not _lasts(own) or time <= own.few[-1][3] or not _on_one_host(passage.state, process, own.by):
+        return
+    if process not in own.wrote:
+        own.wrote = [*own.wrote, process][-WRITERS:]
+        return
+    spell = own.few[-1]
+    if spell[1] < 0:
+        spell[0] = max(spell[0], time)
+        return
+    _end_few(own, time, passage.report)
+    own.few = [*own.few, [spell[2], -1, -1, spell[3]]][-SPELLS:]
+
+
+def _on_one_host(state: State, process: int, other: int) -> bool:
+    """Whether both are known to live by the same clock."""
+    one, two = state.processes.get(process), state.processes.get(other)
+    return one is not None and two is not None and one.boot == two.boot
+
+
+def _end_few(own: OutOfSync, time: int, report: Report) -> None:
+    spell = own.few[-1]
+    if own.told >= 0:
+        _tell_few(own, "ended", spell, max(time, own.told), report)
+    spell[2], own.told, own.wrote = max(time, own.told), -1, []
 
 
 def _tick(own: OutOfSync, time: int, report: Report) -> None:

@@ -19,7 +19,9 @@ refusals of what it sends count; who wrote elsewhere in between was refused twic
 
 It is told by the writer's own name where its start row tells one, and a life that ends does not end it: clients that
 were refused are often made anew. It is over with the first acknowledgement, when the partition is not there any more,
-and when nobody has borne the name for `SELDOM` liveness objectives.
+and when the life that was refused last is over, and no other of that name has been refused here, for `SELDOM` liveness
+objectives: who has nothing to send here any more, as a member of a group that was given other partitions, may write
+elsewhere.
 
 Who writes, and under which name, `stuck_producers` knows, whose state this is a part of. The newest `KEPT` names are
 remembered.
@@ -27,6 +29,7 @@ remembered.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, Final, NamedTuple
 
 from rules.kept.report import Report
@@ -152,9 +155,9 @@ def end(refused: Refused, who: str, time: int, report: Report) -> None:
     report.condition(NAME, None, at=time, evidence={"writer": who}, subject=(who,))
 
 
-def forget(refused: Refused, borne: set[str], time: int, report: Report) -> None:
-    """End it for names that nobody bears any more: who was refused may wait for long before it begins anew."""
-    for who, _, last, *_ in list(refused):
+def forget(refused: Refused, living: Collection[int], time: int, report: Report) -> None:
+    """End it for names whose life that was refused is over for long: the next one may wait before it begins anew."""
+    for who, _, last, _, process, *_ in list(refused):
         over = last + SELDOM * report.objectives.liveness
-        if who not in borne and over < time:
+        if process not in living and over < time:
             end(refused, who, over, report)

@@ -34,7 +34,7 @@ It is judged in log time, by what is known of that writer and of the partition a
 back with errors alone is not stuck, but refused: that is `refused-writes` (`refused_writes`), told of by what is kept
 here.
 
-State: nine values for each writer that lives, the last `LINEAGE` names that ended with an error, the newest `EARLY`
+State: ten values for each writer that lives, the last `LINEAGE` names that ended with an error, the newest `EARLY`
 marks that came before the slices that they count, and what happened after the last tick.
 """
 
@@ -88,6 +88,7 @@ class Producer:
     seen: int = -1  # the newest mark that was believed
     error: str = ""  # of `LOGIN_REFUSED`, in which its name's last life ended
     timeout: int = -1
+    inherits: int = 0  # 1: it has tried nothing yet, and goes on from where its name's last life ended
 
 
 @dataclass(slots=True)
@@ -351,9 +352,12 @@ def _telling(columns: Columns, own: Ints, unsure: Bools, marks: list[int]) -> In
 def _begin(own: Producers, number: int, born: int, name: str, liveness: int) -> None:
     known = own.lives.setdefault(number, Producer(name, born))
     known.who, known.born = name, born
-    for failed, failing, closed, error in own.failed:
+    for entry in own.failed:
+        failed, failing, closed, error = entry
         if failed == name and 0 <= born - closed <= liveness and known.answered < 0 and own.absent < 0:
-            known.failing, known.error = max(failing, own.again), error
+            known.failing, known.error, known.inherits = max(failing, own.again), error, 1
+            own.failed = [one for one in own.failed if one is not entry]  # one life goes on from there, and no other
+            return
 
 
 def _miss(own: Producers, time: int, report: Report) -> None:
@@ -372,6 +376,7 @@ def _fail(own: Producers, number: int, time: int, invoked: int, report: Report) 
     one = own.lives[number]
     if time < one.answered or own.absent >= 0:
         return
+    one.inherits = 0
     went_on = max(standstills.went_on(report.state, number, time), _told_last(report.state, number, time))
     since = max(invoked, one.answered, own.again)
     one.failing = max(since if one.failing < 0 else min(one.failing, since), went_on)
@@ -432,6 +437,8 @@ def _hold(own: Producers, number: int, time: int, through: int, report: Report) 
 def _end(own: Producers, number: int, time: int, failed: bool, error: str, report: Report) -> None:
     """It closed. If it had failed, its name's next life goes on from there, else nobody is stuck any more."""
     one = own.lives.pop(number)
+    if one.inherits and not one.sends and time - max(one.born, _ready_at(own, one.who)) >= GOING:
+        one.failing = -1  # it had got beyond its beginning, and fails by what it did elsewhere
     if failed and (one.failing >= 0 or f"{NAME}:{one.who}" in report.state.open_conditions):
         since = one.failing if one.failing >= 0 else one.born
         own.failed = [entry for entry in own.failed if entry[0] != one.who] + [[one.who, since, time, error]]
@@ -445,7 +452,7 @@ def _forget(own: Producers, state: State, end: int, report: Report) -> None:
     for number in [n for n in own.lives if n not in state.processes]:
         del own.lives[number]
     if own.refused:
-        refused_writes.forget(own.refused, {one.who for one in own.lives.values()}, end, report)
+        refused_writes.forget(own.refused, own.lives, end, report)
     for key in [k for k in state.open_conditions if k.startswith(NAME)]:
         who = key.partition(":")[2]
         ended = next((closed for name, _, closed, _ in own.failed if name == who), -1)

@@ -237,7 +237,7 @@ def _tell_many(stretch: Stretch, records: Irregulars, counted: Ints, columns: Co
         report.add(
             _NAMES[status],
             ("many", begins, number),
-            f"{number} records between offsets {low} and {high} {_WORDS[status]}",
+            f"at least {number} records between offsets {low} and {high} {_WORDS[status]}",
             at=int(columns.completed[records.row[i]]),
             evidence={"records": number, "first_offset": low, "last_offset": high, "examples": examples}
             | {name: told for name, told in _evidence(records, i, columns).items() if name in ("process", "op")},

@@ -366,6 +366,34 @@ def test_a_finding_that_was_told_alone_before_can_be_asked_for_as_it_was(
         assert len(listed.incidents) == 1
 
 
+@pytest.mark.parametrize(
+    ("at", "anomaly", "since"),
+    [(None, "stuck-producer", 400), (410, "stuck-producer", 400), (350, "cluster-unreachable", 340)],
+)
+def test_an_incident_that_began_again_without_what_it_is_named_after_is_what_its_id_leads_to(
+    tmp_path: Path, at: float | None, anomaly: str, since: float
+) -> None:
+    """Pages have that id. What it is named after was part of an outage between the two."""
+    id_ = _told(
+        tmp_path,
+        (300, "opened", W, None),
+        (300, "opened", V, None),
+        (320, "closed", W, None),
+        (321, "closed", V, None),
+        (340, "opened", AWAY, None),
+        (345, "opened", W, AWAY),
+        (360, "closed", W, AWAY),
+        (361, "closed", AWAY, None),
+        (400, "opened", V, None),
+        (420, "closed", V, None),
+    )
+    tables = tmp_path / "tables"
+    wanted = Wanted(id_, None if at is None else NOON + at * S)
+    found = find(tables, tables / "history", wanted, NOON + 10_000 * S)
+    assert found.incident is not None
+    assert (found.incident.anomaly, found.incident.since) == (anomaly, NOON + since * S)
+
+
 def test_an_outage_can_be_asked_for_by_the_time_that_it_is_told_to_have_begun(tmp_path: Path) -> None:
     """Which is before it was found."""
     away = {"since": micros(NOON + 900 * S)}

@@ -227,6 +227,64 @@ def test_where_more_are_needed_than_there_are_the_topic_is_named_for_which_that_
     )
 
 
+def written(
+    h: History, seconds: int, in_sync: str, *, replicas: str, needed: int, by: str = "w", first: int = 0
+) -> int:
+    """The same, with a record that is acknowledged each second."""
+    for i in range(first, first + seconds):
+        h.send(by, i, 1, at=i)
+        observed(h, 1, in_sync, replicas=replicas, needed=needed)
+    return first + seconds
+
+
+@FEEDS
+@pytest.mark.parametrize("replicas", ["1", "1,2,3"])
+def test_where_writes_are_acknowledged_enough_are_in_sync_whatever_is_told(
+    fed: Callable[[History], Store], replicas: str
+) -> None:
+    """Brokers since Kafka 3.7 need no more than there are; and who is told of replicas may be told late."""
+    h = History()
+    n = written(h, 10, "1,2,3", replicas="1,2,3", needed=2)
+    n = written(h, 100, "1", replicas=replicas, needed=2, first=n)
+    assert not events(fed(h), FEW)
+
+
+@FEEDS
+def test_too_few_are_in_sync_since_the_last_write(fed: Callable[[History], Store]) -> None:
+    h = History()
+    n = written(h, 10, "1,2,3", replicas="1,2,3", needed=2)
+    n = written(h, 30, "1", replicas="1,2,3", needed=2, first=n)
+    last = max(row.completed for row in h.rows if row.f == "send")
+    observed(h, 40, "1", needed=2)
+    n = written(h, 5, "1", replicas="1,2,3", needed=2, first=n)
+    again = sorted(row.completed for row in h.rows if row.f == "send")[-5]
+    observed(h, 40, "1", needed=2)
+    opened, closed, once_more = whole(fed(h), [FEW])
+    assert (opened.evidence["since"], closed.event, once_more.event) == (micros(last), "closed", "opened")
+    assert micros(last) + 20_000_000 <= micros(START) + opened.at * 1e6 <= micros(last) + 22_000_000
+    assert closed.at == round((micros(again) - micros(START)) / 1e6, 3)
+
+
+@FEEDS
+@pytest.mark.parametrize("by", ["under way", "elsewhere"])
+def test_a_write_that_may_be_of_before_bears_nothing_out(fed: Callable[[History], Store], by: str) -> None:
+    """One that was under way when the observer was told so; those of a host whose clock is ahead."""
+    h = History()
+    written(h, 10, "1,2,3", replicas="1,2,3", needed=2)
+    h.time += 1.0
+    observed(h, 5, "1", needed=2)
+    since = micros(h.at(h.time))
+    if by == "under way":
+        h.send("w", 10, 1, at=10)
+    else:
+        h.row("other", "start", boot="elsewhere")
+        h.send("other", 0, 1, at=10, boot="elsewhere")
+        h.send("other", 1, 1, at=11, boot="elsewhere")
+    observed(h, 45, "1", needed=2)
+    opened, *_ = whole(fed(h), [FEW])
+    assert opened.evidence["since"] < since
+
+
 @FEEDS
 @pytest.mark.parametrize(
     ("in_sync", "seconds", "needed"),

@@ -564,6 +564,26 @@ def test_where_there_is_no_partition_nobody_is_refused_a_producer_id(again: bool
     assert whole(fed(h), [NAME]) == []
 
 
+@pytest.mark.parametrize("fed", [live(row_by_row), live(at_once)])
+def test_it_ends_where_the_next_life_has_nothing_to_send_here(fed: Fed) -> None:
+    """Somebody else took its transactional id again and again. The member of the group that it is goes on, and was
+    given other partitions."""
+    h = History()
+    for life in range(5):
+        begins(h, f"w{life}")
+        h.txn(f"w{life}", sends=[(f"w{life}", 99, 1, None)], txn=life, type="info", error="_FENCED")
+        h.row(f"w{life}", "close", type="info", error="_FENCED")
+        refused_last = h.time
+        for _ in range(9):
+            h.mark(1.0)
+    begins(h, "w")
+    for _ in range(150):
+        h.mark(1.0)
+    opened, closed = whole(fed(h), [NAME])
+    assert (opened.event, closed.event) == ("opened", "closed")
+    assert closed.at == pytest.approx(refused_last + 120, abs=0.1)
+
+
 @pytest.mark.parametrize("tries", [True, False], ids=["it tries once more", "it does not"])
 def test_it_lasts_for_as_long_as_somebody_bears_the_name_and_two_minutes_after(tries: bool) -> None:
     """Whoever was told of is refused still when it tries again after minutes, and where its client says no more than

@@ -125,6 +125,33 @@ def has_nothing_to_do_in_its_next_life(h: History) -> None:
     passes(h, 3)
 
 
+def fails_elsewhere_after_its_name_was_answered(h: History) -> None:
+    """The life after the one that gave up is answered here, and crashes; the next has nothing to send here, and gives
+    up for what it sent elsewhere. The last waits a while for its producer id."""
+    gives_up(h, "w0", 15.0)
+    born(h, "w1", "writer-1")
+    writes(h, 1, name="w1")
+    h.row("w1", "close", type="info", error="_CRASHED")
+    born(h, "w2", "writer-1")
+    passes(h, 60)
+    h.row("w2", "close", type="info", error="_MSG_TIMED_OUT")
+    born(h, "w3", "writer-1")
+    invoked = h.at(h.time)
+    h.time += 20.0
+    h.row("w3", "init", type="info", error="_TIMED_OUT", invoked=invoked)
+    passes(h, 3)
+
+
+def fails_elsewhere_long_after_its_beginning(h: History) -> None:
+    gives_up(h, "w0", 15.0)
+    born(h, "w1", "writer-1")
+    passes(h, 60)
+    h.row("w1", "close", type="info", error="_MSG_TIMED_OUT")
+    born(h, "w2", "writer-1")
+    unanswered(h, 20.0, name="w2")
+    passes(h, 3)
+
+
 @pytest.mark.parametrize(
     "fed", [row_by_row, at_once, lambda h: shuffled(h, 3)], ids=["row_by_row", "at_once", "shuffled"]
 )
@@ -139,6 +166,8 @@ def has_nothing_to_do_in_its_next_life(h: History) -> None:
         tries_where_there_is_no_partition,
         begins_anew_while_there_is_no_partition,
         has_nothing_to_do_in_its_next_life,
+        fails_elsewhere_after_its_name_was_answered,
+        fails_elsewhere_long_after_its_beginning,
     ],
 )
 def test_who_is_not_stuck(build: Callable[[History], None], fed: Callable[[History], Store]) -> None:
@@ -164,6 +193,18 @@ def gave_up_a_while_before(h: History) -> None:
     passes(h, 3)
 
 
+def is_given_no_producer_id_in_its_next_life(h: History) -> None:
+    """Nor does the one after that send anything."""
+    gives_up(h, "w0", 5.0)
+    for life in ("w1", "w2"):
+        born(h, life, "writer-1")
+        invoked = h.at(h.time)
+        h.time += 14.0
+        h.row(life, "init", type="info", error="_TIMED_OUT", invoked=invoked)
+        h.row(life, "close", type="info", error="_TIMED_OUT")
+    passes(h, 3)
+
+
 def waits_for_its_producer_id_in_its_next_life(h: History) -> None:
     """Nothing is sent in a transaction before there is one."""
     gives_up(h, "w0", 15.0)
@@ -181,6 +222,7 @@ def waits_for_its_producer_id_in_its_next_life(h: History) -> None:
     [
         (gave_up_before, "w1", 33.012, 0.002),
         (gave_up_a_while_before, "w1", 58.062, 0.002),
+        (is_given_no_producer_id_in_its_next_life, "w2", 34.018, 0.002),
         (waits_for_its_producer_id_in_its_next_life, "w1", 38.014, 0.002),
     ],
 )
