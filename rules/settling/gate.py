@@ -171,11 +171,12 @@ class Gate:
 
     @cached_property
     def _reached(self) -> list[tuple[int, set[int], int]]:
-        """(boot, the later ones of its host, how far its clock is known to have come) of those that others followed."""
+        """(boot, the later ones of its host, how far its clock is known to have come) of those that others followed.
+        When marks were told, and that it closed, may be told by the clock of a later one, which found its journal."""
         came: dict[int, int] = {}
         for process in self.state.processes.values():
             if process.boot >= 0:
-                came[process.boot] = max(came.get(process.boot, -1), process.through, process.marked, process.closed)
+                came[process.boot] = max(came.get(process.boot, -1), process.through)
         later = {boot: boots_after(self.state, boot) for boot in came}
         return [(boot, later[boot], at) for boot, at in came.items() if later[boot]]
 

@@ -117,9 +117,10 @@ def test_clocks_that_are_known_to_be_far_apart_from_one_side_are_further_apart_t
     assert (gate.apart(c, a2), gate.apart(a2, c)) == (660 * SECOND, -540 * SECOND)
 
 
+@pytest.mark.parametrize("found_by_another", [True, False])
 @pytest.mark.parametrize(("bound", "known"), [(None, True), (-100, True), (-1, True), (None, False)])
 def test_what_a_later_boot_did_came_after_all_that_the_one_before_it_had_come_past(
-    bound: int | None, known: bool
+    bound: int | None, known: bool, found_by_another: bool
 ) -> None:
     """The clock of a's host was set back by 90 s as it was booted anew, and a reader lives there. Records may tell
     little of that (`bound`). The first boot had come past the time that is asked for, or (not `known`) had not."""
@@ -130,8 +131,9 @@ def test_what_a_later_boot_did_came_after_all_that_the_one_before_it_had_come_pa
         pairs = np.array([(a, a2, bound * SECOND)], np.int64).T
         state.clocks = Clocks(pairs[0], pairs[1], np.zeros(1, np.int64), pairs[2])
     reached = (120 if known else 100) * SECOND
+    found = 400 * SECOND if found_by_another else reached  # by a later boot's clock, which is ahead
     state.processes = {
-        1: Process(boot=a, through=reached, marked=reached, closed=reached, closes_at=0, host=1),
+        1: Process(boot=a, through=reached, marked=found, closed=found, closes_at=0, host=1),
         2: Process(boot=a2, through=30 * SECOND, marked=30 * SECOND, reads=True, assigned=True, host=1),
     }
     gate = Gate(state)
