@@ -217,6 +217,24 @@ def test_what_a_foreign_writer_leaves_in_several_topics_at_once_is_one_incident(
     assert [one.findings for one in standing(*written, twice, elsewhere, later)] == [4, 1, 1, 1]
 
 
+def test_of_many_records_that_are_not_as_ours_are_the_most_that_were_counted_are_told_last() -> None:
+    """The first are told one by one, and all together when there are 21, 100 and so on."""
+    single = [told("corrupted-record", n, evidence={"offset": 40 + n}) for n in range(20)]
+    together = [
+        told(
+            "corrupted-record",
+            ("together", many),
+            evidence={"records": many, "first_offset": 40, "last_offset": 39 + many},
+        )
+        for many in (21, 100)
+    ]
+    incidents = Incidents()
+    incidents.take([*reversed(together), *reversed(single)])
+    (one,) = incidents.at(NOON + 20 * S)
+    assert (one.findings, one.message) == (22, "corrupted-record of 0")
+    assert one.latest == "in orders/3: corrupted-record of ('together', 100)"
+
+
 @pytest.mark.parametrize(("later", "partition", "incidents"), [(5, 3, 1), (120, 3, 2), (5, 4, 2)])
 def test_what_tells_of_one_logs_order_within_a_minute_is_one_incident(
     later: float, partition: int, incidents: int

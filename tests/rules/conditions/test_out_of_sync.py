@@ -256,13 +256,29 @@ def test_too_few_are_in_sync_since_the_last_write(fed: Callable[[History], Store
     n = written(h, 30, "1", replicas="1,2,3", needed=2, first=n)
     last = max(row.completed for row in h.rows if row.f == "send")
     observed(h, 40, "1", needed=2)
-    n = written(h, 5, "1", replicas="1,2,3", needed=2, first=n)
-    again = sorted(row.completed for row in h.rows if row.f == "send")[-5]
-    observed(h, 40, "1", needed=2)
+    for i in range(n, n + 5):
+        h.send("w", i, 1, at=i)
+        observed(h, 1, "1", told=False)
+    again, *_, newest = sorted(row.completed for row in h.rows if row.f == "send")[-5:]
+    observed(h, 40, "1", told=False)
     opened, closed, once_more = whole(fed(h), [FEW])
     assert (opened.evidence["since"], closed.event, once_more.event) == (micros(last), "closed", "opened")
+    assert once_more.evidence["since"] == micros(newest)
     assert micros(last) + 20_000_000 <= micros(START) + opened.at * 1e6 <= micros(last) + 22_000_000
     assert closed.at == round((micros(again) - micros(START)) / 1e6, 3)
+
+
+def test_what_was_written_before_and_comes_late_ends_nothing() -> None:
+    h = History()
+    n = written(h, 10, "1,2,3", replicas="1,2,3", needed=2)
+    late = [h.send("w", n + i, 1, at=n + i) for i in range(3)]
+    observed(h, 70, "1", needed=2)
+    store = Store()
+    store.feed([row for row in h.rows if row not in late])
+    assert [event for event, *_ in events(store, FEW)] == ["opened"]
+    observed(h, 5, "1", told=False)
+    store.feed([*late, *h.rows[-10:]])
+    assert [event for event, *_ in events(store, FEW)] == ["opened"]
 
 
 @FEEDS

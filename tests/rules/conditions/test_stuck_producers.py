@@ -142,6 +142,19 @@ def fails_elsewhere_after_its_name_was_answered(h: History) -> None:
     passes(h, 3)
 
 
+def fails_at_once_after_its_name_was_answered(h: History) -> None:
+    gives_up(h, "w0", 15.0)
+    born(h, "w1", "writer-1")
+    writes(h, 1, name="w1")
+    h.row("w1", "close", type="info", error="_CRASHED")
+    born(h, "w2", "writer-1")
+    passes(h, 5)
+    h.row("w2", "close", type="info", error="_MSG_TIMED_OUT")
+    born(h, "w3", "writer-1")
+    unanswered(h, 20.0, name="w3")
+    passes(h, 3)
+
+
 def fails_elsewhere_long_after_its_beginning(h: History) -> None:
     gives_up(h, "w0", 15.0)
     born(h, "w1", "writer-1")
@@ -167,6 +180,7 @@ def fails_elsewhere_long_after_its_beginning(h: History) -> None:
         begins_anew_while_there_is_no_partition,
         has_nothing_to_do_in_its_next_life,
         fails_elsewhere_after_its_name_was_answered,
+        fails_at_once_after_its_name_was_answered,
         fails_elsewhere_long_after_its_beginning,
     ],
 )
@@ -205,6 +219,19 @@ def is_given_no_producer_id_in_its_next_life(h: History) -> None:
     passes(h, 3)
 
 
+def fails_as_soon_as_it_has_its_producer_id(h: History) -> None:
+    """The life after that sends here, in vain."""
+    gives_up(h, "w0", 8.0)
+    born(h, "w1", "writer-1")
+    invoked = h.at(h.time)
+    h.time += 14.0
+    h.row("w1", "init", invoked=invoked)
+    h.row("w1", "close", type="info", error="_MSG_TIMED_OUT")
+    born(h, "w2", "writer-1")
+    unanswered(h, 12.0, name="w2")
+    passes(h, 3)
+
+
 def waits_for_its_producer_id_in_its_next_life(h: History) -> None:
     """Nothing is sent in a transaction before there is one."""
     gives_up(h, "w0", 15.0)
@@ -223,6 +250,7 @@ def waits_for_its_producer_id_in_its_next_life(h: History) -> None:
         (gave_up_before, "w1", 33.012, 0.002),
         (gave_up_a_while_before, "w1", 58.062, 0.002),
         (is_given_no_producer_id_in_its_next_life, "w2", 34.018, 0.002),
+        (fails_as_soon_as_it_has_its_producer_id, "w2", 35.018, 0.002),
         (waits_for_its_producer_id_in_its_next_life, "w1", 38.014, 0.002),
     ],
 )
