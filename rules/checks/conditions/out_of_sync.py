@@ -124,7 +124,7 @@ def fold(own: OutOfSync, passage: Passage) -> None:
         return
     end = passage.end
     events: list[tuple[int, int, Any]] = [(one[0], _TOLD, one[1:]) for one in own.heard if one[0] <= end]
-    sends = passage.sends if own.heard or _lasts(own) else empty(SendMoves)
+    sends = passage.sends if _may_be_few(own) else empty(SendMoves)
     written = sends.last >= 0
     events += [
         (at, _WRITTEN, who) for at, who in zip(sends.at[written].tolist(), sends.process[written].tolist(), strict=True)
@@ -204,6 +204,13 @@ def _tick(own: OutOfSync, time: int, report: Report) -> None:
         spell[1] = time if spell[1] < 0 else spell[1]
         own.told = time
         _tell_few(own, "holds", spell, time, report)
+
+
+def _may_be_few(own: OutOfSync) -> bool:
+    """Are too few in sync now, or may they be by what was told since? Else nobody asks who has written."""
+    needed = max([own.needed, *(one[3] for one in own.heard)])
+    in_sync = [len(one[2]) for one in own.heard if one[2] is not None] + [len(own.in_sync)] * bool(own.replicas)
+    return _lasts(own) or min(in_sync, default=needed) < needed
 
 
 def _lasts(own: OutOfSync) -> bool:

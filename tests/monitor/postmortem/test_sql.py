@@ -627,7 +627,7 @@ def test_the_command(data: Path, tmp_path: Path) -> None:
     of_offset = ("--query", "offset", "--param", "offset=x", "--param", "partition=0")
     done = offsetwatch("sql", *where, *of_offset, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (2, "offsetwatch: --param offset=x: this is no whole number\n")
-    for bad in (("select",), ("--query", "lots"), ("--param", "a=1"), *whens, ("",)):
+    for bad in (("select",), ("select $a::int",), ("--query", "lots"), ("--param", "a=1"), *whens, ("",)):
         done = offsetwatch("sql", *where, *bad, cwd=tmp_path)
         assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr
     assert offsetwatch("sql", "--data", str(tmp_path / "none"), "select 1", cwd=tmp_path).returncode == 2

@@ -125,7 +125,7 @@ def has_nothing_to_do_in_its_next_life(h: History) -> None:
     passes(h, 3)
 
 
-def fails_elsewhere_after_its_name_was_answered(h: History) -> None:
+def fails_elsewhere_after_its_name_was_answered(h: History, seconds: int = 60) -> None:
     """The life after the one that gave up is answered here, and crashes; the next has nothing to send here, and gives
     up for what it sent elsewhere. The last waits a while for its producer id."""
     gives_up(h, "w0", 15.0)
@@ -133,7 +133,7 @@ def fails_elsewhere_after_its_name_was_answered(h: History) -> None:
     writes(h, 1, name="w1")
     h.row("w1", "close", type="info", error="_CRASHED")
     born(h, "w2", "writer-1")
-    passes(h, 60)
+    passes(h, seconds)
     h.row("w2", "close", type="info", error="_MSG_TIMED_OUT")
     born(h, "w3", "writer-1")
     invoked = h.at(h.time)
@@ -143,16 +143,7 @@ def fails_elsewhere_after_its_name_was_answered(h: History) -> None:
 
 
 def fails_at_once_after_its_name_was_answered(h: History) -> None:
-    gives_up(h, "w0", 15.0)
-    born(h, "w1", "writer-1")
-    writes(h, 1, name="w1")
-    h.row("w1", "close", type="info", error="_CRASHED")
-    born(h, "w2", "writer-1")
-    passes(h, 5)
-    h.row("w2", "close", type="info", error="_MSG_TIMED_OUT")
-    born(h, "w3", "writer-1")
-    unanswered(h, 20.0, name="w3")
-    passes(h, 3)
+    fails_elsewhere_after_its_name_was_answered(h, 5)
 
 
 def fails_elsewhere_long_after_its_beginning(h: History) -> None:
