@@ -210,7 +210,7 @@ def _may_be_few(own: OutOfSync) -> bool:
     """Are too few in sync now, or may they be by what was told since? Else nobody asks who has written."""
     needed = max([own.needed, *(one[3] for one in own.heard)])
     in_sync = [len(one[2]) for one in own.heard if one[2] is not None] + [len(own.in_sync)] * bool(own.replicas)
-    return _lasts(own) or min(in_sync, default=needed) < needed
+    return min(in_sync, default=needed) < needed
 
 
 def _lasts(own: OutOfSync) -> bool:
