@@ -208,7 +208,7 @@ def _tick(own: OutOfSync, time: int, report: Report) -> None:
 
 def _may_be_few(own: OutOfSync) -> bool:
     """Are too few in sync now, or may they be by what was told since? Else nobody asks who has written."""
-    needed = max([own.needed, *(one[3] for one in own.heard)])
+    needed: int = max([own.needed, *(one[3] for one in own.heard)])
     in_sync = [len(one[2]) for one in own.heard if one[2] is not None] + [len(own.in_sync)] * bool(own.replicas)
     return min(in_sync, default=needed) < needed
 
